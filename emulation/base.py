@@ -1,0 +1,156 @@
+"""What a run is and what may run it: `RunSpec` goes in, a `RunRecord` comes out, a `Backend` lies between."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from emulation.records import RunRecord
+from transports.registry import Registry
+from wan.allreduce import AllReduceSpec
+from wan.topology import Topology
+
+ParameterValue = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportUse:
+    """A transport by name, with the parameters that differ from its defaults. Another process resolves it again."""
+
+    name: str
+    parameters: tuple[tuple[str, ParameterValue], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A training job: the same all-reduce again and again, `gap_s` of computation after each.
+
+    paths: names of topology paths between the two sites of `allreduce`. start_s: when its first iteration may begin,
+    counted from the moment all connections stand. Raises ValueError naming the field.
+    """
+
+    name: str
+    transport: TransportUse
+    paths: tuple[str, ...]
+    allreduce: AllReduceSpec
+    iterations: int
+    gap_s: float = 1.0
+    start_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.iterations < 1:
+            raise ValueError(f"iterations: {self.iterations} is less than 1")
+        if not self.gap_s >= 0:
+            raise ValueError(f"gap_s: {self.gap_s} is negative")
+        if not self.start_s >= 0:
+            raise ValueError(f"start_s: {self.start_s} is negative")
+        if not self.paths:
+            raise ValueError("paths: a job needs at least one path")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundSpec:
+    """Other traffic on the same links: messages of `message_bytes` from `source` to `destination`, one after another.
+
+    It goes on, `gap_s` apart, until the jobs are done or `messages` have been sent. Raises ValueError.
+    """
+
+    name: str
+    transport: TransportUse
+    paths: tuple[str, ...]
+    source: str
+    destination: str
+    message_bytes: int
+    gap_s: float = 0.0
+    start_s: float = 0.0
+    messages: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.message_bytes < 1:
+            raise ValueError(f"message_bytes: {self.message_bytes} is less than 1")
+        if self.messages is not None and self.messages < 1:
+            raise ValueError(f"messages: {self.messages} is less than 1")
+        if not self.gap_s >= 0:
+            raise ValueError(f"gap_s: {self.gap_s} is negative")
+        if not self.start_s >= 0:
+            raise ValueError(f"start_s: {self.start_s} is negative")
+        if not self.paths:
+            raise ValueError("paths: a background flow needs at least one path")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """One run, complete: what any backend needs, and nothing that only one of them understands.
+
+    seed: every random stream is keyed by (seed, name of what draws). time_limit_s: how long one iteration (or the
+    handshakes) may take before the run fails. sample_interval_s: spacing of the time series, None for none.
+    eager_encoding: turn every payload into octets and parse it back, even where the world does not need it.
+    Raises ValueError naming the field.
+    """
+
+    name: str
+    topology: Topology
+    jobs: tuple[JobSpec, ...]
+    background: tuple[BackgroundSpec, ...] = ()
+    seed: int = 0
+    time_limit_s: float = 300.0
+    sample_interval_s: float | None = None
+    eager_encoding: bool = False
+
+    def __post_init__(self) -> None:
+        """Check names against the topology."""
+        if not self.jobs:
+            raise ValueError("jobs: a run needs at least one job")
+        if not self.time_limit_s > 0:
+            raise ValueError(f"time_limit_s: {self.time_limit_s} is not positive")
+        if self.sample_interval_s is not None and not self.sample_interval_s > 0:
+            raise ValueError(f"sample_interval_s: {self.sample_interval_s} is not positive")
+        names = [part.name for part in (*self.jobs, *self.background)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"jobs: two jobs or background flows are called {name!r}")
+        for part in (*self.jobs, *self.background):
+            ends = part.allreduce.sites if isinstance(part, JobSpec) else (part.source, part.destination)
+            for path_name in part.paths:
+                if path_name not in self.topology.paths:
+                    raise ValueError(f"paths: {part.name} uses {path_name!r}, which the topology does not have")
+                path = self.topology.paths[path_name]
+                if {path.sites[0], path.sites[-1]} != set(ends):
+                    raise ValueError(f"paths: {path_name!r} does not join {ends[0]} and {ends[1]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a backend can do here. `features` answer a transport's `requires`; max_rate_bps None means no ceiling."""
+
+    name: str
+    real_time: bool
+    features: frozenset[str] = frozenset()
+    max_rate_bps: float | None = None
+
+
+class UnsupportedError(Exception):
+    """This world cannot honour the request; the message is one sentence that says why."""
+
+
+class RunFailedError(Exception):
+    """The run could not be completed for a reason that is not a transport's (a probe that is off, a lost process)."""
+
+
+class Backend(ABC):
+    """A world. Made with the registry it is to resolve transports in."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """Return what this world can do on this machine."""
+
+    @abstractmethod
+    def run(self, spec: RunSpec) -> RunRecord:
+        """Run `spec` to its end and return what happened; a transport that fails makes a failed record.
+
+        Raises UnsupportedError when this world cannot honour `spec`, RunFailedError when the world itself broke,
+        UnknownTransportError and ValueError for names and parameters that do not exist.
+        """

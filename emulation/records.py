@@ -1,0 +1,145 @@
+"""What a run leaves behind: frozen rows, the only thing that analysis ever sees (through the store).
+
+Times are seconds on the run's own clock, which is zero when the first handshake begins; sizes are bytes.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["ok", "degraded", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRecord:
+    """One flow's part in one iteration. completion_s is None when it did not arrive.
+
+    completion_s: from the first byte offered to the last delivered, at the receiver. wire_bytes: everything the flow
+    put on the wire in this iteration, both directions, headers, acknowledgements and framing included.
+    packets, repairs, probes, timeouts, spurious: `transports.base.Counters` of the sending end, this iteration's part;
+    rejected: of both ends.
+    """
+
+    job: str
+    flow: str
+    iteration: int
+    trip: int
+    source: str
+    destination: str
+    path: str
+    payload_bytes: int
+    start_s: float
+    completion_s: float | None
+    wire_bytes: int
+    packets: int
+    repairs: int
+    probes: int
+    timeouts: int
+    spurious: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationRecord:
+    """One iteration of one job: the slowest of its messages, both directions, delivered and verified.
+
+    bound_s: one-way propagation + payload / bottleneck rate, summed over the trips. local_s: time in the coast's own
+    fabric before and after the WAN, not part of completion_s. verified: every rank's result equalled the true sum.
+    """
+
+    job: str
+    transport: str
+    iteration: int
+    start_s: float
+    completion_s: float | None
+    bound_s: float
+    local_s: float
+    payload_bytes: int
+    wire_bytes: int
+    verified: bool
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSummary:
+    """A flow as a whole: who carried it, and how long its handshake took (None: it never connected)."""
+
+    flow: str
+    job: str
+    transport: str
+    source: str
+    destination: str
+    path: str
+    handshake_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSample:
+    """One point of a flow's time series, seen at the sending end."""
+
+    flow: str
+    at_s: float
+    cwnd_bytes: float | None
+    in_flight_bytes: float | None
+    pacing_rate_bps: float | None
+    srtt_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSample:
+    """Bytes waiting before one direction of a link ("a>b")."""
+
+    link: str
+    direction: str
+    at_s: float
+    backlog_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """What one direction of a link did with its packets over the whole run."""
+
+    link: str
+    direction: str
+    packets: int
+    bytes: int
+    delivered: int
+    lost: int
+    dropped_queue: int
+    dropped_outage: int
+    duplicated: int
+    corrupted: int
+    reordered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRecord:
+    """Something a machine wanted the records to tell (`transports.events.Notice`)."""
+
+    source: str
+    at_s: float
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Everything one run leaves. scale: rates and payloads were divided by it; 1 means full rate.
+
+    array_note: empty when the gradients had their real volume, else how they were scaled.
+    """
+
+    scenario: str
+    backend: str
+    seed: int
+    scale: float
+    status: Status
+    reason: str
+    array_note: str
+    iterations: tuple[IterationRecord, ...]
+    flows: tuple[FlowRecord, ...]
+    summaries: tuple[FlowSummary, ...]
+    links: tuple[LinkRecord, ...] = ()
+    samples: tuple[FlowSample, ...] = ()
+    queues: tuple[QueueSample, ...] = ()
+    notices: tuple[NoticeRecord, ...] = ()

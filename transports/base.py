@@ -1,0 +1,176 @@
+"""The verbs that every sans-IO machine answers, and what it is made from.
+
+A machine owns no socket, no clock and no randomness. Something outside (the driver of `emulation`, or a test with a
+clock in its hand) calls it in this order, again and again::
+
+    machine.receive_datagram(datagram, now)      a datagram has arrived
+    machine.handle_timer(now)                    get_timer() has passed
+    endpoint.send_message(message_id, data, now) the application has something to send
+
+and after each of these asks what follows from it: `datagrams_to_send(now)`, `next_event()` until None, `get_timer()`.
+Times are seconds on the caller's clock; they never go back.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from transports.events import Event, Buffer
+
+
+class Rng(Protocol):
+    """The randomness a machine is given: a seeded `random.Random` serves."""
+
+    def random(self) -> float:
+        """Return a float, uniform in [0, 1)."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return an integer of `k` random bits."""
+
+
+class Encodable(Protocol):
+    """A payload that is turned into bytes only where bytes are needed (a socket, a corrupted link)."""
+
+    def __bytes__(self) -> bytes:
+        """Return the exact octets that stand for this payload on the wire."""
+
+
+class Datagram(NamedTuple):
+    """One packet to or from the world. A tuple, not a dataclass: the simulator makes millions.
+
+    `path_id`: the path it takes, counted from 0 in the order of the paths the machine was made with. Negative numbers
+    address services: -1 is the first, -2 the second. A service sees the peers it talks to as path_id 0, 1, ….
+    `payload`: the octets above IP, or an `Encodable` that yields them.
+    `wire_bytes`: size of the IP packet, headers included; what the world adds below IP is the link's.
+    `depart_at`: when the world is to release it (seconds); a time already past means at once.
+    `ecn`: the two ECN bits of the IP header.
+    `burst_left`: for the first transmission of a data-bearing packet, how many more such packets of the same burst
+    follow on this path; None for everything else. It is what an omniscient observer knows, not part of the packet:
+    only loss models that speak of a burst's tail read it.
+    """
+
+    path_id: int
+    payload: "bytes | Encodable"
+    wire_bytes: int
+    depart_at: float
+    ecn: int = 0
+    burst_left: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathView:
+    """What a machine may know of a path in advance. Rate, delay and loss it has to find out.
+
+    `mtu_bytes` is the largest IP packet that fits, encapsulation already taken off.
+    """
+
+    path_id: int
+    name: str
+    mtu_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One point of an endpoint's time series; None where the transport has no such thing."""
+
+    cwnd_bytes: float | None = None
+    in_flight_bytes: float | None = None
+    pacing_rate_bps: float | None = None
+    srtt_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What an endpoint has counted since it was made; all monotone.
+
+    `repairs` are packets that carry data sent before, whatever triggered them (or redundancy, for codes); `probes`
+    those sent to elicit an acknowledgement at the tail; `timeouts` the expiries of a retransmission timer;
+    `spurious` the repairs later found needless; `rejected` the datagrams that were malformed or failed a check.
+    """
+
+    packets: int = 0
+    repairs: int = 0
+    probes: int = 0
+    timeouts: int = 0
+    spurious: int = 0
+    rejected: int = 0
+
+
+class Machine(ABC):
+    """A sans-IO state machine: endpoints are machines, services are machines."""
+
+    @abstractmethod
+    def receive_datagram(self, datagram: Datagram, now: float) -> None:
+        """Take a datagram that arrived at `now`. Malformed ones are dropped and counted, never raised on."""
+
+    @abstractmethod
+    def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
+        """Return, and forget, what is to be sent; `depart_at` never decreases along one path."""
+
+    @abstractmethod
+    def get_timer(self) -> float | None:
+        """Return when `handle_timer` is to be called, or None. Cheap: it is asked after every datagram."""
+
+    @abstractmethod
+    def handle_timer(self, now: float) -> None:
+        """Act on the timer. Afterwards `get_timer()` lies in the future, or the machine has something to send."""
+
+    @abstractmethod
+    def next_event(self) -> Event | None:
+        """Return, and forget, the oldest event, or None."""
+
+
+class Endpoint(Machine):
+    """One end of a flow. A client begins its handshake with the first `datagrams_to_send`; both ends may send."""
+
+    @abstractmethod
+    def send_message(self, message_id: int, data: Buffer, now: float) -> None:
+        """Queue a whole message, whose size is thereby known. `data` must not change until it is delivered.
+
+        `message_id` is an unsigned 64-bit integer that the far end's `MessageReceived` repeats.
+        Raises ValueError when it is not.
+        """
+
+    def counters(self) -> Counters:
+        """Return what has been counted so far."""
+        return Counters()
+
+    def sample(self, now: float) -> Sample:
+        """Return the present point of the time series."""
+        return Sample()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointContext:
+    """What an endpoint is made from. `role` is "client" (offers the handshake) or "server".
+
+    `flow` names the flow, alike at both ends; `parameters` is an instance of the transport's parameter class.
+    """
+
+    role: str
+    flow: str
+    paths: Sequence[PathView]
+    rng: Rng
+    parameters: object = None
+    services: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlacement:
+    """A machine that serves all flows of a transport, and the site it stands at."""
+
+    name: str
+    site: str
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceContext:
+    """What services are made from: `topology` is a `wan.topology.Topology`; flows are listed in peer order."""
+
+    topology: object
+    flows: Sequence[str]
+    rng: Rng
+    parameters: object = None
+    notes: Mapping[str, str] = field(default_factory=dict)

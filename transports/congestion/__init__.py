@@ -1,0 +1,1 @@
+"""Congestion control: one algorithm, one file, all behind `transports.congestion.base`."""

@@ -1,0 +1,84 @@
+"""The window (or the pace) a sender keeps: one small class behind this base for every algorithm."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+
+class Ack(NamedTuple):
+    """What one acknowledgement told. A tuple, not a dataclass: one is made per ACK.
+
+    now: seconds. acked_bytes: newly acknowledged, cumulatively. delivered_bytes: newly acknowledged or selectively
+    acknowledged. lost_bytes: newly marked lost. in_flight_bytes: outstanding after this ACK (RFC 6675 pipe).
+    prior_in_flight_bytes: before it. rtt_s: the sample of the newest packet this ACK covers, None without one.
+    round_started: this ACK is the first to cover data sent after the previous round began (RFC 9406 §4.2 rounds).
+    cwnd_limited: the window, not the application, has been what held the sender back. in_recovery: a loss episode is
+    under way, and the sender's PRR governs, so window growth must wait.
+    rate_bps, rate_app_limited: delivery-rate sample of the newest packet (None without one).
+    """
+
+    now: float
+    acked_bytes: int
+    delivered_bytes: int
+    lost_bytes: int
+    in_flight_bytes: int
+    prior_in_flight_bytes: int
+    rtt_s: float | None
+    round_started: bool
+    cwnd_limited: bool
+    in_recovery: bool
+    rate_bps: float | None
+    rate_app_limited: bool
+
+
+class CongestionControl(ABC):
+    """A congestion controller. The sender reads `cwnd_bytes`, `ssthresh_bytes` and `pacing_rate_bps` after each call.
+
+    mss_bytes: payload of a full segment. pacing_rate_bps None means the ACK clock alone times the packets; otherwise
+    it is a rate of payload bits. Times are seconds, sizes bytes.
+    """
+
+    def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10) -> None:
+        self.mss_bytes = mss_bytes
+        self.initial_window_bytes = initial_window_segments * mss_bytes
+        self.cwnd_bytes: float = float(self.initial_window_bytes)
+        self.ssthresh_bytes: float = float("inf")
+        self.pacing_rate_bps: float | None = None
+
+    @abstractmethod
+    def on_ack(self, ack: Ack) -> None:
+        """Take one acknowledgement; grow the window where the algorithm says so."""
+
+    @abstractmethod
+    def on_congestion(self, now: float, in_flight_bytes: int) -> None:
+        """Begin a loss episode (fast recovery): set `ssthresh_bytes`. Called once per episode, before PRR starts."""
+
+    @abstractmethod
+    def on_recovery_end(self, now: float) -> None:
+        """End the episode: the window becomes ssthresh (RFC 6582 §3.2, RFC 9937)."""
+
+    @abstractmethod
+    def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
+        """Take a retransmission timeout (RFC 5681 §3.1 equation 4, window to one segment).
+
+        first is False for a repeated timeout of the same data: ssthresh is then kept (RFC 5681 §3.1).
+        """
+
+    @abstractmethod
+    def undo(self) -> None:
+        """Restore what the last `on_congestion` or `on_timeout` took: it was spurious (RFC 8985 §7.4.2, RFC 3522)."""
+
+    def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
+        """Adapt the window after the sender was idle for longer than an RTO.
+
+        policy "restart": min(IW, cwnd) (RFC 5681 §4.1). "decay": halved per RTO of idleness, not below min(IW, cwnd),
+        ssthresh at least 3/4 of the old window (RFC 2861 §3.2), as Linux does. "keep": unchanged.
+        """
+        if policy == "keep" or idle_s <= rto_s:
+            return
+        floor = min(float(self.initial_window_bytes), self.cwnd_bytes)
+        if policy == "restart":
+            self.cwnd_bytes = floor
+            return
+        self.ssthresh_bytes = max(self.ssthresh_bytes, 0.75 * self.cwnd_bytes)
+        halvings = min(int(idle_s / rto_s), 64)
+        self.cwnd_bytes = max(floor, self.cwnd_bytes * 0.5**halvings)

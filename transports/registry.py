@@ -1,0 +1,153 @@
+"""From a name to a `TransportSpec`: the one door by which the built-in transports and third parties' come in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal, get_args, get_type_hints
+
+from transports.base import Endpoint, EndpointContext, ServiceContext, ServicePlacement
+
+GROUP = "bicoastal.transports"
+
+
+def _no_services(_context: ServiceContext) -> Sequence[ServicePlacement]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportSpec:
+    """What a transport is and how to make its parts.
+
+    kind: "sans-io" transports make endpoints; "native" ones name a `program` that a real-time backend runs.
+    paths: "one" gets a message striped, one flow per path; "many" gets it whole, with all paths.
+    requires: capabilities that a backend must have (`emulation.base.Capabilities.features`).
+    parameters: a frozen dataclass whose fields have defaults; its instance reaches the endpoints.
+    colour, marker: how figures draw it.
+    Raises ValueError where kind and parts do not fit.
+    """
+
+    name: str
+    kind: Literal["sans-io", "native"]
+    paths: Literal["one", "many"]
+    description: str
+    requires: frozenset[str] = frozenset()
+    parameters: type[Any] | None = None
+    make_endpoint: Callable[[EndpointContext], Endpoint] | None = None
+    make_services: Callable[[ServiceContext], Sequence[ServicePlacement]] = field(default=_no_services)
+    program: str | None = None
+    colour: str = "#666666"
+    marker: str = "o"
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit the kind."""
+        if self.kind not in ("sans-io", "native"):
+            raise ValueError(f"kind: {self.kind!r} is neither 'sans-io' nor 'native'")
+        if self.paths not in ("one", "many"):
+            raise ValueError(f"paths: {self.paths!r} is neither 'one' nor 'many'")
+        if self.kind == "sans-io" and self.make_endpoint is None:
+            raise ValueError(f"{self.name}: a sans-io transport needs make_endpoint")
+        if self.kind == "native" and self.program is None:
+            raise ValueError(f"{self.name}: a native transport needs a program")
+        if self.parameters is not None and not is_dataclass(self.parameters):
+            raise ValueError(f"{self.name}: parameters must be a dataclass")
+
+    def make_parameters(self, values: Mapping[str, object]) -> object:
+        """Return the parameter instance with `values` (text is converted to the field's type) over the defaults.
+
+        Raises ValueError, in one sentence that begins with the key, for an unknown key or an unusable value.
+        """
+        if self.parameters is None:
+            for key in values:
+                raise ValueError(f"{key}: {self.name} has no parameters")
+            return None
+        known = {f.name: f for f in fields(self.parameters)}
+        hints = get_type_hints(self.parameters)
+        converted: dict[str, object] = {}
+        for key, value in values.items():
+            if key not in known:
+                raise ValueError(f"{key}: {self.name} has no such parameter; it has {', '.join(sorted(known))}")
+            converted[key] = _convert(key, value, hints[key])
+        for name, f in known.items():
+            if f.default is MISSING and f.default_factory is MISSING and name not in converted:
+                raise ValueError(f"{name}: {self.name} needs this parameter")
+        return self.parameters(**converted)
+
+
+def _convert(key: str, value: object, hint: Any) -> object:
+    kinds = get_args(hint) or (hint,)
+    if getattr(hint, "__origin__", None) is Literal:
+        if value in kinds:
+            return value
+        raise ValueError(f"{key}: {value!r} is not one of {', '.join(map(str, kinds))}")
+    if value is None or (isinstance(value, str) and value.lower() == "none"):
+        if type(None) in kinds:
+            return None
+        raise ValueError(f"{key}: needs a value")
+    for kind in kinds:
+        if kind is bool:
+            if isinstance(value, bool):
+                return value
+            if isinstance(value, str) and value.lower() in ("true", "false"):
+                return value.lower() == "true"
+        elif kind in (int, float):
+            if isinstance(value, bool):
+                continue
+            try:
+                number = float(value) if isinstance(value, (int, float, str)) else None
+            except ValueError:
+                number = None
+            if number is not None and (kind is float or number == int(number)):
+                return kind(number)
+        elif kind is str and isinstance(value, str):
+            return value
+    names = " or ".join(k.__name__ for k in kinds if k is not type(None))
+    raise ValueError(f"{key}: {value!r} is not {'an' if names[0] in 'aeiou' else 'a'} {names}")
+
+
+class UnknownTransportError(LookupError):
+    """No transport has this name; the message says which there are."""
+
+
+class Registry:
+    """An immutable table of transports. `Registry.installed()` reads the entry points of every installed package."""
+
+    def __init__(self, specs: Sequence[TransportSpec] = ()) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._entries: dict[str, EntryPoint] = {}
+
+    @classmethod
+    def installed(cls) -> "Registry":
+        """Return the transports of all installed packages; each is imported only when it is resolved."""
+        registry = cls()
+        registry._entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+        return registry
+
+    def with_specs(self, *specs: TransportSpec) -> "Registry":
+        """Return a registry that has `specs` besides what this one has."""
+        registry = Registry([*self._specs.values(), *specs])
+        registry._entries = dict(self._entries)
+        return registry
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names, sorted."""
+        return tuple(sorted({*self._specs, *self._entries}))
+
+    def resolve(self, name: str) -> TransportSpec:
+        """Return the transport called `name`, or the object at "module:attribute".
+
+        Raises UnknownTransportError when there is none, in one sentence.
+        """
+        if name in self._specs:
+            return self._specs[name]
+        entry = self._entries.get(name)
+        if entry is None:
+            if ":" not in name:
+                raise UnknownTransportError(f"there is no transport {name!r}; there are {', '.join(self.names())}")
+            entry = EntryPoint(name=name, value=name, group=GROUP)
+        try:
+            spec = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise UnknownTransportError(f"transport {name!r} cannot be loaded: {error}") from error
+        if not isinstance(spec, TransportSpec):
+            raise UnknownTransportError(f"transport {name!r} is not a TransportSpec")
+        return spec
