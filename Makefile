@@ -1,0 +1,74 @@
+# Everything a fresh machine needs is Python 3.11 or later with its venv module; `make help` lists the commands.
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= auto
+ARGS ?=
+BENCHMARKS ?= $(wildcard benchmarks/*.py)
+
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help compare check test lint types imports unit test-slow bench format clean
+
+help: ## list the commands
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
+
+compare: $(VENV)/.installed ## run the main job on the bundled scenario (options in ARGS="…")
+	$(BIN)/bicoastal compare $(ARGS)
+
+check: lint types imports unit ## lint, types, import contracts and tests
+
+test: check ## the same as check
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed-dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.installed-dev
+	$(PYTEST) -n $(JOBS) $(ARGS)
+
+test-slow: $(VENV)/.installed-dev ## the tests that take minutes
+	$(PYTEST) -n $(JOBS) -m 'slow and not root and not vm' $(ARGS)
+
+bench: $(VENV)/.installed-dev ## run the benchmarks and print their figures
+	@for benchmark in $(BENCHMARKS); do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+
+format: $(VENV)/.installed-dev ## put the sources in the form that lint asks for
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the virtual environment, caches and build products
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps make a second run install nothing, and so need no network. Installing with the development extras
+# satisfies the plain stamp too.
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || \
+	    { echo "make: there is no $(PYTHON); name a Python 3.11 or later: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "make: $(PYTHON) is older than 3.11; name a later one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    { echo "make: $(PYTHON) lacks its venv module; install it (on Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --no-input --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --no-input --editable '.[dev]'
+	@touch $(VENV)/.installed $@
