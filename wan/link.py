@@ -1,0 +1,295 @@
+"""One direction of a link: a packet goes in, its arrivals come out.
+
+The times of a packet are settled when it is submitted: queue and transmitter are a single number, the time at which
+the transmitter falls idle, and the backlog is the integral of the rate from now until then. Nothing has to happen in
+between, which is what makes a packet cheap. Two things can still befall a packet afterwards:
+
+- An outage. `submit` refuses packets while the link is dark, and the queue is empty afterwards; whether an outage has
+  caught a packet that was accepted before is asked at its arrival, with `survives`. A known and a late-announced
+  outage are thus treated alike.
+- A capacity step that becomes known only when an iteration begins. What was accepted before `begin_iteration` keeps
+  its times, and the step waits for it. Call `begin_iteration` as soon as the beginning is known (the gap before it is
+  longer than any queue) and steps are exact.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from wan.loss import Bernoulli, Packet, Rng
+from wan.schedule import LinkEvent, RateStep
+from wan.topology import LinkSpec
+
+_FOREVER = float("inf")
+
+
+class Arrival(NamedTuple):
+    """A packet, or a copy of it, at the far end of the link.
+
+    at_s: when its last bit arrives. corrupt: where its one flipped bit is, as a fraction in [0, 1) of the packet;
+    None for an intact one.
+    """
+
+    at_s: float
+    corrupt: float | None
+
+
+_NOTHING: tuple[Arrival, ...] = ()
+_new = tuple.__new__  # NamedTuple's own constructor is a Python function, half as fast
+
+
+class _Change(NamedTuple):
+    """Something pending: a new rate (bytes/s), or an outage that ends at `dark_until_s`."""
+
+    at_s: float
+    order: int
+    bytes_per_s: float
+    dark_until_s: float | None
+
+
+class Link:
+    """One direction of a `LinkSpec`: drop-tail queue, transmitter, wire.
+
+    back: the direction from `b` to `a`. stream: gives an independent random stream for a name ("loss", "jitter",
+    "reorder", "duplicate", "corrupt"); what one of them draws moves no other.
+
+    `now` must never decrease from one call to the next; the hot path does not check it.
+
+    Counters: packets (submitted), bytes (accepted, framing included), lost (on the wire, by the loss process),
+    dropped_queue, dropped_outage, duplicated, corrupted, reordered; always
+    packets + duplicated = delivered + lost + dropped_queue + dropped_outage.
+    """
+
+    __slots__ = (
+        "_anchored",
+        "_busy_until",
+        "_bytes_per_s",
+        "_corrupt",
+        "_corrupt_rng",
+        "_dark_until",
+        "_delay_s",
+        "_duplicate",
+        "_framing_bytes",
+        "_horizon",
+        "_jitter",
+        "_jitter_s",
+        "_last_arrival",
+        "_limit_bytes",
+        "_lost",
+        "_order",
+        "_outages",
+        "_pending",
+        "_plain",
+        "_reorder",
+        "_reorder_delay_s",
+        "_s_per_byte",
+        "bytes",
+        "corrupted",
+        "dropped_outage",
+        "dropped_queue",
+        "duplicated",
+        "lost",
+        "packets",
+        "reordered",
+        "spec",
+    )
+
+    def __init__(self, spec: LinkSpec, *, back: bool, stream: Callable[[str], Rng]) -> None:
+        self.spec = spec
+        self.packets = self.bytes = self.lost = self.dropped_queue = self.dropped_outage = 0
+        self.duplicated = self.corrupted = self.reordered = 0
+
+        self._framing_bytes = spec.framing_bytes
+        # Sizes are whole bytes: half of one keeps a rounding error from refusing the packet that just fits.
+        self._limit_bytes = spec.queue_limit_bytes + 0.5
+        self._delay_s = spec.delay_s
+        self._busy_until = 0.0
+        self._set_rate(spec.rate_bps / 8)
+
+        loss = spec.loss_back if back and spec.loss_back is not None else spec.loss
+        self._lost = None if loss.mean_loss == 0.0 else loss.start(stream("loss")).lost
+        self._jitter_s = spec.jitter_s
+        self._jitter = stream("jitter").random if spec.jitter_s else None
+        self._last_arrival = 0.0
+        self._reorder = _chance(spec.reorder, stream, "reorder")
+        self._reorder_delay_s = spec.reorder_delay_s
+        self._duplicate = _chance(spec.duplicate, stream, "duplicate")
+        self._corrupt_rng = stream("corrupt") if spec.corrupt else None
+        self._corrupt = Bernoulli(probability=spec.corrupt).start(self._corrupt_rng) if self._corrupt_rng else None
+        self._plain = not (self._jitter or self._reorder or self._duplicate or self._corrupt)
+
+        self._pending: list[_Change] = []  # in the order of their times
+        self._order = 0
+        self._outages: list[tuple[float, float]] = []
+        self._dark_until = 0.0
+        self._horizon = _FOREVER  # up to here the rate is constant and the link is lit
+        self._anchored: dict[int, list[LinkEvent]] = {}
+        for event in spec.events:
+            if event.iteration is None:
+                self._announce(event, event.at_s)
+            else:
+                self._anchored.setdefault(event.iteration, []).append(event)
+
+    @property
+    def delivered(self) -> int:
+        """Packets and copies that have arrived or still will, as far as is known now."""
+        return self.packets + self.duplicated - self.lost - self.dropped_queue - self.dropped_outage
+
+    def submit(self, packet: Packet, now: float) -> Sequence[Arrival]:
+        """Offer a packet at `now` and return its arrivals: none when it is lost or dropped, two when duplicated.
+
+        An idle transmitter accepts any packet; a busy one drops it when it does not fit behind the backlog.
+        """
+        self.packets += 1
+        size = packet.wire_bytes + self._framing_bytes
+        busy_until = self._busy_until
+        if busy_until > now:
+            finish = busy_until + size * self._s_per_byte
+            if finish > self._horizon:
+                return self._submit_across(packet, size, now)
+            if (busy_until - now) * self._bytes_per_s + size > self._limit_bytes:
+                self.dropped_queue += 1
+                return _NOTHING
+        else:
+            finish = now + size * self._s_per_byte
+            if finish > self._horizon:
+                return self._submit_across(packet, size, now)
+        self._busy_until = finish
+        self.bytes += size
+        if self._plain:
+            if self._lost is not None and self._lost(packet, now):
+                self.lost += 1
+                return _NOTHING
+            return (_new(Arrival, (finish + self._delay_s, None)),)
+        return self._impair(packet, now, finish)
+
+    def survives(self, submitted_s: float, arrives_s: float) -> bool:
+        """Say, at its arrival, whether a packet's stay on the link met no outage; a packet that is gone is counted.
+
+        To be asked once for each `Arrival`, unless the link's specification has no outages at all.
+        """
+        for begins, ends in self._outages:
+            if arrives_s >= begins and submitted_s < ends:
+                self.dropped_outage += 1
+                return False
+        return True
+
+    def backlog_bytes(self, now: float) -> float:
+        """Return the bytes that wait, and what is left of the one in transmission, framing included."""
+        if self._busy_until > self._horizon or now > self._horizon:
+            self._advance(now)
+        return self._bytes_until_idle(now)
+
+    def begin_iteration(self, iteration: int, begins_s: float) -> None:
+        """Announce that `iteration` of the first job begins at `begins_s`, now or later: its events get their times.
+
+        See the module's text for what a step does to packets that are already queued.
+        """
+        for event in self._anchored.pop(iteration, ()):
+            self._announce(event, begins_s + event.at_s)
+
+    def _announce(self, event: LinkEvent, at_s: float) -> None:
+        self._order += 1
+        if isinstance(event, RateStep):
+            change = _Change(max(at_s, self._busy_until), self._order, event.rate_bps / 8, None)
+        else:
+            change = _Change(at_s, self._order, 0.0, at_s + event.duration_s)
+            self._outages.append((at_s, at_s + event.duration_s))
+        insort(self._pending, change)
+        self._horizon = min(self._horizon, change.at_s)
+
+    def _set_rate(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._s_per_byte = 1.0 / bytes_per_s
+
+    def _advance(self, now: float) -> None:
+        """Let the changes up to `now` happen."""
+        pending = self._pending
+        while pending and pending[0].at_s <= now:
+            change = pending.pop(0)
+            if change.dark_until_s is None:
+                self._set_rate(change.bytes_per_s)
+            else:
+                self._dark_until = max(self._dark_until, change.dark_until_s)
+                self._busy_until = min(self._busy_until, change.at_s)  # the queue is flushed
+                self._last_arrival = change.at_s  # and nothing is left on the wire that could be overtaken
+        if now < self._dark_until:
+            self._horizon = -_FOREVER
+        else:
+            self._horizon = pending[0].at_s if pending else _FOREVER
+
+    def _bytes_until_idle(self, now: float) -> float:
+        """Integrate the rate from `now` until the transmitter falls idle."""
+        total, since, rate = 0.0, now, self._bytes_per_s
+        until = self._busy_until
+        for change in self._pending:
+            if change.at_s >= until:
+                break
+            if change.dark_until_s is None:
+                if change.at_s > since:
+                    total += (change.at_s - since) * rate
+                    since = change.at_s
+                rate = change.bytes_per_s
+        return total + max(0.0, until - since) * rate
+
+    def _finish(self, start: float, size: float) -> float:
+        """Return when a transmission of `size` bytes that starts at `start` ends, at the rates to come."""
+        since, rate = start, self._bytes_per_s
+        for change in self._pending:
+            if change.dark_until_s is not None:
+                continue  # whatever it catches is gone, whenever it would have ended
+            if change.at_s > since:
+                if (change.at_s - since) * rate >= size:
+                    break
+                size -= (change.at_s - since) * rate
+                since = change.at_s
+            rate = change.bytes_per_s
+        return since + size / rate
+
+    def _submit_across(self, packet: Packet, size: int, now: float) -> Sequence[Arrival]:
+        """Submit a packet near a capacity step or an outage."""
+        self._advance(now)
+        if now < self._dark_until:
+            self.dropped_outage += 1
+            return _NOTHING
+        start = now
+        if self._busy_until > now:
+            start = self._busy_until
+            if self._bytes_until_idle(now) + size > self._limit_bytes:
+                self.dropped_queue += 1
+                return _NOTHING
+        self._busy_until = finish = self._finish(start, size)
+        self.bytes += size
+        return self._impair(packet, now, finish)
+
+    def _impair(self, packet: Packet, now: float, finish: float) -> Sequence[Arrival]:
+        """Do to a transmitted packet all that the wire does to it. A lost one draws like any other."""
+        at_s = finish + self._delay_s
+        if self._jitter is not None:
+            at_s += self._jitter_s * self._jitter()
+        held_back = self._reorder is not None and self._reorder(packet, now)
+        if held_back:
+            at_s += self._reorder_delay_s
+        twice = self._duplicate is not None and self._duplicate(packet, now)
+        corrupt: float | None = None
+        if self._corrupt_rng is not None and self._corrupt is not None and self._corrupt.lost(packet, now):
+            corrupt = self._corrupt_rng.random()
+        if self._lost is not None and self._lost(packet, now):
+            self.lost += 1
+            return _NOTHING
+        if held_back:
+            self.reordered += 1
+        else:
+            at_s = self._last_arrival = max(at_s, self._last_arrival)
+        if corrupt is not None:
+            self.corrupted += 1
+        arrival = Arrival(at_s, corrupt)
+        if twice:
+            self.duplicated += 1
+            return (arrival, arrival)
+        return (arrival,)
+
+
+def _chance(probability: float, stream: Callable[[str], Rng], name: str) -> Callable[[Packet, float], bool] | None:
+    """Return a yes-or-no process that draws once per yes, or None when it would never say yes."""
+    return Bernoulli(probability=probability).start(stream(name)).lost if probability else None

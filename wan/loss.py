@@ -1,0 +1,461 @@
+"""Which packets the wire loses: inert specifications, and the processes that they start.
+
+A specification is hashable and can be pickled; `start(rng)` makes its process, one for each direction of each link,
+with a random stream of its own. A process is asked once for every packet that has been transmitted, in their order.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, log1p
+from typing import Protocol, Self
+
+from wan.checks import check_probability, check_whole
+
+NEVER = 1 << 62  # a number of packets that no run reaches
+
+
+class Rng(Protocol):
+    """The randomness a process is given: a seeded `random.Random` serves."""
+
+    def random(self) -> float:
+        """Return a float, uniform in [0, 1)."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return an integer of `k` random bits."""
+
+
+class Packet(Protocol):
+    """What the world sees of a packet; `transports.base.Datagram` is one.
+
+    wire_bytes: size of the IP packet. burst_left: for the first transmission of a data-bearing packet, how many more
+    of the same burst follow on this path; None for everything else.
+    """
+
+    @property
+    def wire_bytes(self) -> int:
+        """Return the size of the IP packet, headers included."""
+
+    @property
+    def burst_left(self) -> int | None:
+        """Return how many data-bearing packets of the burst are still to be sent for the first time."""
+
+
+class LossProcess(Protocol):
+    """A running loss process."""
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        """Say whether this packet, submitted at `now`, is lost; every packet is asked about exactly once."""
+
+
+class LossSpec(ABC):
+    """A kind of loss and its parameters: a frozen dataclass, checked when it is made."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def start(self, rng: Rng) -> LossProcess:
+        """Return a process in its initial state, that draws from `rng` and from nothing else."""
+
+    @property
+    def mean_loss(self) -> float | None:
+        """The long-run share of packets lost; None where it depends on the traffic."""
+        return None
+
+
+def geometric(rng: Rng, probability: float) -> int:
+    """Return how many failures precede the first success, when each trial succeeds with `probability`.
+
+    One draw, by inversion: P(N >= n) = (1 - p)^n (Devroye, "Non-Uniform Random Variate Generation", ch. X.2).
+    """
+    if probability <= 0.0:
+        return NEVER
+    if probability >= 1.0:
+        return 0
+    failures = log(1.0 - rng.random()) / log1p(-probability)
+    return int(failures) if failures < NEVER else NEVER
+
+
+class _Never:
+    __slots__ = ()
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoLoss(LossSpec):
+    """Nothing is lost."""
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return the process that loses nothing; it draws nothing."""
+        return _Never()
+
+    @property
+    def mean_loss(self) -> float:
+        """Zero."""
+        return 0.0
+
+
+class _Skipping:
+    __slots__ = ("_left", "_probability", "_rng")
+
+    def __init__(self, probability: float, rng: Rng) -> None:
+        self._probability = probability
+        self._rng = rng
+        self._left = geometric(rng, probability)
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        if self._left:
+            self._left -= 1
+            return False
+        self._left = geometric(self._rng, self._probability)
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bernoulli(LossSpec):
+    """Each packet is lost with `probability`, independently; one draw is made for each loss, not for each packet.
+
+    Raises ValueError when it is no probability.
+    """
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        """Check the probability."""
+        check_probability("probability", self.probability)
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return a process that has already drawn how many packets pass before the first loss."""
+        return _Skipping(self.probability, rng) if self.probability else _Never()
+
+    @property
+    def mean_loss(self) -> float:
+        """The probability itself."""
+        return self.probability
+
+
+class _Periodic:
+    __slots__ = ("_every", "_left", "_min_wire_bytes")
+
+    def __init__(self, every: int, first: int, min_wire_bytes: int) -> None:
+        self._every = every
+        self._left = first
+        self._min_wire_bytes = min_wire_bytes
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        if packet.wire_bytes < self._min_wire_bytes:
+            return False
+        if self._left:
+            self._left -= 1
+            return False
+        self._left = self._every - 1
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periodic(LossSpec):
+    """One packet in `every` is lost, like clockwork: the deterministic loss of RFC 9438 §5.1.
+
+    first: number of the first one lost, counted from 0; None means every - 1. min_wire_bytes: smaller packets are
+    neither lost nor counted, so that acknowledgements can be left out. Raises ValueError naming the field.
+    """
+
+    every: int
+    first: int | None = None
+    min_wire_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_whole("every", self.every, 1)
+        if self.first is not None:
+            check_whole("first", self.first, 0)
+        check_whole("min_wire_bytes", self.min_wire_bytes, 0)
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return a process that has counted nothing; it draws nothing."""
+        return _Periodic(self.every, self.every - 1 if self.first is None else self.first, self.min_wire_bytes)
+
+    @property
+    def mean_loss(self) -> float | None:
+        """One in `every`; None when small packets are left out."""
+        return None if self.min_wire_bytes else 1.0 / self.every
+
+
+class _GilbertElliott:
+    """Draws how long it stays in a state when it enters it, and then only where a state loses some of its packets."""
+
+    __slots__ = ("_bad", "_leave", "_left", "_loss", "_rng")
+
+    def __init__(self, leave: tuple[float, float], loss: tuple[float, float], rng: Rng) -> None:
+        self._leave = leave  # indexed by state: False is good, True is bad
+        self._loss = loss
+        self._rng = rng
+        self._bad = rng.random() * (leave[0] + leave[1]) < leave[0]  # the stationary distribution
+        self._left = geometric(rng, leave[self._bad])
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        loss = self._loss[self._bad]
+        if self._left:
+            self._left -= 1
+        else:
+            self._bad = not self._bad
+            self._left = geometric(self._rng, self._leave[self._bad])
+        if loss == 0.0:
+            return False
+        return loss == 1.0 or self._rng.random() < loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GilbertElliott(LossSpec):
+    """Losses that come in bursts: a good and a bad state, each with its own loss; the state may change after a packet.
+
+    good_to_bad, bad_to_good: probability of the change, per packet. loss_good, loss_bad: of a loss in the state.
+    Starts in the stationary distribution. Source: E. N. Gilbert, BSTJ 39 (1960); E. O. Elliott, BSTJ 42 (1963).
+    Raises ValueError naming the field.
+    """
+
+    good_to_bad: float
+    bad_to_good: float
+    loss_good: float = 0.0
+    loss_bad: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the probabilities."""
+        for name in ("good_to_bad", "bad_to_good", "loss_good", "loss_bad"):
+            check_probability(name, getattr(self, name))
+        if self.good_to_bad == 0 and self.bad_to_good == 0:
+            raise ValueError("bad_to_good: both changes are impossible, so there is no state to start in")
+
+    @classmethod
+    def from_means(cls, *, mean_loss: float, mean_burst_packets: float) -> Self:
+        """Return the process that loses whole bursts, from the share of packets lost and the mean length of a burst.
+
+        bad_to_good = 1 / burst; good_to_bad = bad_to_good * loss / (1 - loss), from the balance of the two states.
+        Raises ValueError when no such process exists.
+        """
+        check_probability("mean_loss", mean_loss)
+        if not 1 <= mean_burst_packets < float("inf"):
+            raise ValueError(f"mean_burst_packets: {mean_burst_packets!r} is not a number of at least 1")
+        if mean_loss >= mean_burst_packets / (mean_burst_packets + 1):  # a gap between bursts is one packet or more
+            raise ValueError(f"mean_loss: {mean_loss!r} cannot be reached by bursts of {mean_burst_packets!r} packets")
+        bad_to_good = 1.0 / mean_burst_packets
+        return cls(good_to_bad=bad_to_good * mean_loss / (1.0 - mean_loss), bad_to_good=bad_to_good)
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return a process whose first state is drawn from the stationary distribution."""
+        return _GilbertElliott((self.good_to_bad, self.bad_to_good), (self.loss_good, self.loss_bad), rng)
+
+    @property
+    def mean_loss(self) -> float:
+        """The losses of the two states, weighted by the time spent in each."""
+        bad = self.good_to_bad / (self.good_to_bad + self.bad_to_good)
+        return (1.0 - bad) * self.loss_good + bad * self.loss_bad
+
+
+class _TailOfBurst:
+    __slots__ = ("_packets",)
+
+    def __init__(self, packets: int) -> None:
+        self._packets = packets
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        left = packet.burst_left
+        return left is not None and left < self._packets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailOfBurst(LossSpec):
+    """The first transmission of the last `packets` data-bearing packets of each burst is lost, and nothing else is.
+
+    Raises ValueError when it is not a whole number of at least 1.
+    """
+
+    packets: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        check_whole("packets", self.packets, 1)
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return the process; it has no state and draws nothing."""
+        return _TailOfBurst(self.packets)
+
+
+class _Listed:
+    __slots__ = ("_count", "_indices", "_min_wire_bytes")
+
+    def __init__(self, indices: frozenset[int], min_wire_bytes: int) -> None:
+        self._indices = indices
+        self._min_wire_bytes = min_wire_bytes
+        self._count = -1
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        if packet.wire_bytes < self._min_wire_bytes:
+            return False
+        self._count += 1
+        return self._count in self._indices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed(LossSpec):
+    """Exactly the packets with these numbers are lost, counted from 0 among those of at least `min_wire_bytes`.
+
+    Raises ValueError for negative or repeated numbers.
+    """
+
+    indices: tuple[int, ...]
+    min_wire_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for index in self.indices:
+            check_whole("indices", index, 0)
+        if len(set(self.indices)) < len(self.indices):
+            raise ValueError("indices: a packet is listed twice")
+        check_whole("min_wire_bytes", self.min_wire_bytes, 0)
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return a process that has counted nothing; it draws nothing."""
+        return _Listed(frozenset(self.indices), self.min_wire_bytes)
+
+
+class _Trace:
+    __slots__ = ("_at", "_min_wire_bytes", "_outcomes", "_repeat")
+
+    def __init__(self, outcomes: Sequence[bool], repeat: bool, min_wire_bytes: int) -> None:
+        self._outcomes = outcomes
+        self._repeat = repeat
+        self._min_wire_bytes = min_wire_bytes
+        self._at = 0
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        if packet.wire_bytes < self._min_wire_bytes:
+            return False
+        if self._at == len(self._outcomes):
+            if not self._repeat:
+                return False
+            self._at = 0
+        self._at += 1
+        return self._outcomes[self._at - 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace(LossSpec):
+    """A recording decides: packet after packet, True is lost. At its end it begins again, or (repeat=False) loss ends.
+
+    min_wire_bytes: smaller packets are neither lost nor counted. Raises ValueError naming the field.
+    """
+
+    outcomes: tuple[bool, ...]
+    repeat: bool = True
+    min_wire_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that there is something to repeat."""
+        if not self.outcomes:
+            raise ValueError("outcomes: the trace is empty")
+        check_whole("min_wire_bytes", self.min_wire_bytes, 0)
+
+    @classmethod
+    def from_text(cls, text: str, *, repeat: bool = True, min_wire_bytes: int = 0) -> Self:
+        """Read a trace written as 0 (arrived) and 1 (lost); white space, commas and `#` comments are skipped.
+
+        Raises ValueError, with the line, for any other character.
+        """
+        outcomes: list[bool] = []
+        for number, line in enumerate(text.splitlines(), start=1):
+            for character in line.partition("#")[0]:
+                if character in "01":
+                    outcomes.append(character == "1")
+                elif not character.isspace() and character != ",":
+                    raise ValueError(f"outcomes: line {number} has {character!r}, which is neither 0 nor 1")
+        return cls(outcomes=tuple(outcomes), repeat=repeat, min_wire_bytes=min_wire_bytes)
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return a process at the beginning of the recording; it draws nothing."""
+        return _Trace(self.outcomes, self.repeat, self.min_wire_bytes)
+
+    @property
+    def mean_loss(self) -> float | None:
+        """The share of the recording, when it repeats and all packets count."""
+        if self.min_wire_bytes or not self.repeat:
+            return None
+        return sum(self.outcomes) / len(self.outcomes)
+
+
+class SplitMix64:
+    """A small generator that a part of a combination owns, so that it does not share its neighbours' stream.
+
+    Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & 0xFFFFFFFFFFFFFFFF
+
+    def _next64(self) -> int:
+        self._state = (self._state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        z = self._state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        return z ^ (z >> 31)
+
+    def random(self) -> float:
+        """Return a float, uniform in [0, 1), with 53 random bits."""
+        return (self._next64() >> 11) * 2.0**-53
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return an integer of `k` random bits."""
+        value = 0
+        for _ in range(-(-k // 64)):
+            value = value << 64 | self._next64()
+        return value >> (-k % 64)
+
+
+class _Combined:
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[LossProcess]) -> None:
+        self._parts = parts
+
+    def lost(self, packet: Packet, now: float, /) -> bool:
+        lost = False
+        for part in self._parts:  # every part sees every packet, whatever the others say
+            if part.lost(packet, now):
+                lost = True
+        return lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combined(LossSpec):
+    """A packet is lost when any of the parts loses it; each part has a stream of its own.
+
+    Adding a part after the others changes nothing in what they do. Raises ValueError when there is no part.
+    """
+
+    parts: tuple[LossSpec, ...]
+
+    def __post_init__(self) -> None:
+        """Check the parts."""
+        if not self.parts:
+            raise ValueError("parts: a combination needs at least one part")
+        for part in self.parts:
+            if not isinstance(part, LossSpec):
+                raise ValueError(f"parts: {part!r} is not a kind of loss")
+
+    def start(self, rng: Rng) -> LossProcess:
+        """Return the parts' processes side by side, each seeded from `rng` in their order."""
+        return _Combined([part.start(SplitMix64(rng.getrandbits(64))) for part in self.parts])
+
+    @property
+    def mean_loss(self) -> float | None:
+        """1 - product(1 - loss of the part): the parts are independent. None when one part's is."""
+        passed = 1.0
+        for part in self.parts:
+            if part.mean_loss is None:
+                return None
+            passed *= 1.0 - part.mean_loss
+        return 1.0 - passed
