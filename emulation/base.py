@@ -105,11 +105,11 @@ class RunSpec:
             raise ValueError(f"time_limit_s: {self.time_limit_s} is not positive")
         if self.sample_interval_s is not None and not self.sample_interval_s > 0:
             raise ValueError(f"sample_interval_s: {self.sample_interval_s} is not positive")
-        names = [part.name for part in (*self.jobs, *self.background)]
+        names = [part.name for part in self.traffic]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"jobs: two jobs or background flows are called {name!r}")
-        for part in (*self.jobs, *self.background):
+        for part in self.traffic:
             ends = part.allreduce.sites if isinstance(part, JobSpec) else (part.source, part.destination)
             for path_name in part.paths:
                 if path_name not in self.topology.paths:
@@ -117,6 +117,11 @@ class RunSpec:
                 path = self.topology.paths[path_name]
                 if {path.sites[0], path.sites[-1]} != set(ends):
                     raise ValueError(f"paths: {path_name!r} does not join {ends[0]} and {ends[1]}")
+
+    @property
+    def traffic(self) -> tuple[JobSpec | BackgroundSpec, ...]:
+        """Everything that sends: the jobs, then the background."""
+        return (*self.jobs, *self.background)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

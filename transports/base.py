@@ -12,11 +12,12 @@ Times are seconds on the caller's clock; they never go back.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from transports.events import Event, Buffer
+from transports.events import Buffer, Event
+from wan.topology import Topology
 
 
 class Rng(Protocol):
@@ -153,7 +154,6 @@ class EndpointContext:
     paths: Sequence[PathView]
     rng: Rng
     parameters: object = None
-    services: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +167,9 @@ class ServicePlacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext:
-    """What services are made from: `topology` is a `wan.topology.Topology`; flows are listed in peer order."""
+    """What services are made from: flows are listed in peer order."""
 
-    topology: object
+    topology: Topology
     flows: Sequence[str]
     rng: Rng
     parameters: object = None
-    notes: Mapping[str, str] = field(default_factory=dict)

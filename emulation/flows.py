@@ -1,0 +1,114 @@
+"""From a RunSpec to its flows: which endpoint pairs there are, on which paths, and how a message is spread over them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emulation.base import BackgroundSpec, JobSpec, RunSpec
+from transports.base import PathView
+from transports.registry import Registry, TransportSpec
+from wan.topology import Topology
+
+MAX_TRIPS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """One connection, used in one direction: the client at `source` sends, the server at `destination` receives.
+
+    index: its place among the flows that carry one message together; weights: the rates of them all, by which
+    `stripe` divides the message.
+    """
+
+    name: str
+    owner: str
+    transport: TransportSpec
+    parameters: object
+    source: str
+    destination: str
+    paths: tuple[str, ...]
+    index: int
+    weights: tuple[float, ...]
+
+
+def message_id(iteration: int, trip: int) -> int:
+    """Return the identifier under which a trip of an iteration travels."""
+    return iteration * MAX_TRIPS + trip
+
+
+def trip_of(identifier: int) -> tuple[int, int]:
+    """Return (iteration, trip) of `message_id`."""
+    return divmod(identifier, MAX_TRIPS)
+
+
+def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
+    """Return every flow of `spec`: jobs first, both directions, path by path, then the background.
+
+    A transport with paths="one" gets one flow per path and direction, one with paths="many" one flow per direction.
+    Raises UnknownTransportError, and ValueError for parameters that the transport does not have.
+    """
+    flows: list[Flow] = []
+    for part in spec.traffic:
+        transport = registry.resolve(part.transport.name)
+        parameters = transport.make_parameters(dict(part.transport.parameters))
+        for source, destination in _directions(part):
+            groups = [(name,) for name in part.paths] if transport.paths == "one" else [part.paths]
+            weights = tuple(sum(spec.topology.path_rate_bps(name) for name in group) for group in groups)
+            for index, group in enumerate(groups):
+                flows.append(
+                    Flow(
+                        name=f"{part.name}/{source}>{destination}/{'+'.join(group)}",
+                        owner=part.name,
+                        transport=transport,
+                        parameters=parameters,
+                        source=source,
+                        destination=destination,
+                        paths=tuple(group),
+                        index=index,
+                        weights=weights,
+                    )
+                )
+    return tuple(flows)
+
+
+def _directions(part: JobSpec | BackgroundSpec) -> Sequence[tuple[str, str]]:
+    if isinstance(part, BackgroundSpec):
+        return ((part.source, part.destination),)
+    west, east = part.allreduce.sites
+    return ((west, east), (east, west))
+
+
+def stripe(total_bytes: int, weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
+    """Return the (start, stop) of each flow's part of a message, in proportion to the rates of their paths."""
+    whole = sum(weights)
+    edges = [0]
+    so_far = 0.0
+    for weight in weights:
+        so_far += weight
+        edges.append(round(total_bytes * (so_far / whole)))
+    edges[-1] = total_bytes
+    return tuple(zip(edges[:-1], edges[1:], strict=True))
+
+
+def path_views(topology: Topology, paths: Sequence[str]) -> tuple[PathView, ...]:
+    """Return what an endpoint is told of its paths, numbered from 0 in the given order."""
+    return tuple(
+        PathView(path_id=index, name=name, mtu_bytes=topology.path_mtu_bytes(name)) for index, name in enumerate(paths)
+    )
+
+
+def message_bound_s(topology: Topology, paths: Sequence[str], payload_bytes: int) -> float:
+    """Return the least time in which any transport could deliver a message over `paths`, in seconds.
+
+    One-way propagation plus payload over bottleneck rate; over several paths the T that solves
+    sum(rate_i * max(0, T - delay_i)) = 8 * payload, so that an ideal sender has all of them end together.
+    """
+    ends = sorted((topology.path_delay_s(name), topology.path_rate_bps(name)) for name in paths)
+    rate_bps = rate_times_delay = 0.0
+    bound = float("inf")
+    for delay_s, path_rate_bps in ends:
+        if delay_s >= bound:
+            break
+        rate_bps += path_rate_bps
+        rate_times_delay += path_rate_bps * delay_s
+        bound = (8 * payload_bytes + rate_times_delay) / rate_bps
+    return bound

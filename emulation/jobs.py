@@ -1,0 +1,258 @@
+"""Jobs and background traffic in one process that sees both coasts: iteration after iteration, and their records."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from emulation.base import BackgroundSpec, JobSpec
+from emulation.coast import CoastSession, Send
+from emulation.driver import APPLICATION, Driver, Port
+from emulation.flows import Flow, message_bound_s, stripe, trip_of
+from emulation.records import FlowRecord, IterationRecord
+from transports.base import Counters, Endpoint
+from transports.events import MessageReceived
+from wan.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowPorts:
+    """A flow and the two ports it runs between."""
+
+    flow: Flow
+    client: Port
+    server: Port
+
+    @property
+    def client_endpoint(self) -> Endpoint:
+        """The sending endpoint."""
+        if not isinstance(self.client.machine, Endpoint):
+            raise TypeError(f"{self.client.name} is not an endpoint")
+        return self.client.machine
+
+    @property
+    def server_endpoint(self) -> Endpoint:
+        """The receiving endpoint."""
+        if not isinstance(self.server.machine, Endpoint):
+            raise TypeError(f"{self.server.name} is not an endpoint")
+        return self.server.machine
+
+    def send(self, identifier: int, data: memoryview, now: float) -> None:
+        """Offer a message to the sending endpoint."""
+        self.client_endpoint.send_message(identifier, data, now)
+        self.client.pump(now)
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """One flow's message of one trip, while the iteration lasts."""
+
+    start_s: float
+    payload_bytes: int
+    completion_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What a flow had counted when the iteration began."""
+
+    wire_bytes: int
+    sent: Counters
+    rejected: int
+
+
+class JobRun:
+    """A job's iterations: begin on both coasts, carry, verify, wait for `gap_s`, begin again.
+
+    on_begin(iteration, now) is told before the first byte is offered; on_end(reason) once, "" when all went well.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        topology: Topology,
+        ports: Mapping[str, FlowPorts],
+        driver: Driver,
+        *,
+        time_limit_s: float,
+        on_begin: Callable[[int, float], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self.spec = spec
+        self.ports = ports
+        self.iterations: list[IterationRecord] = []
+        self.flows: list[FlowRecord] = []
+        self.active = False
+        self._driver = driver
+        self._time_limit_s = time_limit_s
+        self._on_begin = on_begin
+        self._on_end = on_end
+        everything = [part.flow for part in ports.values()]
+        self._coasts = {
+            site: CoastSession(
+                spec.allreduce,
+                site,
+                outgoing=[flow for flow in everything if flow.source == site],
+                incoming=[flow for flow in everything if flow.destination == site],
+            )
+            for site in spec.allreduce.sites
+        }
+        self._bound_s = sum(
+            max(
+                message_bound_s(topology, spec.paths, message.payload_bytes)
+                for message in spec.allreduce.messages
+                if message.trip == trip
+            )
+            for trip in range(spec.allreduce.trips)
+        )
+        self._iteration = -1
+        self._start_s = 0.0
+        self._completion_s: float | None = None
+        self._verified = False
+        self._deliveries: dict[tuple[str, int], _Delivery] = {}
+        self._marks: dict[str, _Mark] = {}
+        self._open = False
+
+    def start(self, now: float) -> None:
+        """All connections stand: begin the first iteration `start_s` from now."""
+        self._driver.at(now + self.spec.start_s, APPLICATION, self._begin, 0)
+
+    def _begin(self, iteration: int, now: float) -> None:
+        if self._open:
+            self._close_iteration("")
+        if iteration == self.spec.iterations:
+            self._on_end("")
+            return
+        self._iteration, self._start_s = iteration, now
+        self._completion_s, self._verified = None, False
+        self._deliveries.clear()
+        self._marks = {name: self._mark(ports) for name, ports in self.ports.items()}
+        self._open = self.active = True
+        self._on_begin(iteration, now)
+        self._driver.at(now + self._time_limit_s, APPLICATION, self._check_time, iteration)
+        sends = [send for coast in self._coasts.values() for send in coast.begin(iteration)]
+        self._offer(sends, now)
+
+    def _offer(self, sends: list[Send], now: float) -> None:
+        for send in sends:
+            _, trip = trip_of(send.message_id)
+            self._deliveries[send.flow.name, trip] = _Delivery(now, len(send.data))
+        for send in sends:
+            self.ports[send.flow.name].send(send.message_id, send.data, now)
+
+    def received(self, flow: str, message: MessageReceived, now: float) -> None:
+        """Take a message that a flow delivered. Raises ValueError when it is not one that is waited for."""
+        iteration, trip = trip_of(message.message_id)
+        delivery = self._deliveries.get((flow, trip))
+        if iteration != self._iteration or delivery is None or len(message.data) != delivery.payload_bytes:
+            raise ValueError(f"{flow} delivered message {message.message_id} that nobody waits for")
+        delivery.completion_s = now - delivery.start_s
+        destination = self.ports[flow].flow.destination
+        self._offer(self._coasts[destination].receive(flow, message.message_id, message.data), now)
+        if all(coast.finished for coast in self._coasts.values()):
+            self._completion_s = now - self._start_s
+            self._verified = all(coast.verify() for coast in self._coasts.values())
+            self.active = False
+            self._driver.at(now + self.spec.gap_s, APPLICATION, self._begin, self._iteration + 1)
+
+    def _check_time(self, iteration: int, now: float) -> None:
+        if iteration == self._iteration and self._completion_s is None:
+            self._on_end(f"iteration {iteration} of {self.spec.name} did not complete in {self._time_limit_s:g} s")
+
+    def close(self, reason: str) -> None:
+        """The run is over: write down an iteration that is still open, as failed for `reason`."""
+        if self._open:
+            self._close_iteration(reason)
+        self.active = False
+
+    def _mark(self, ports: FlowPorts) -> _Mark:
+        sent, received = ports.client_endpoint.counters(), ports.server_endpoint.counters()
+        return _Mark(ports.client.wire_bytes + ports.server.wire_bytes, sent, sent.rejected + received.rejected)
+
+    def _close_iteration(self, reason: str) -> None:
+        self._open = False
+        wire_bytes = 0
+        for name, ports in self.ports.items():
+            before, after = self._marks[name], self._mark(ports)
+            wire_bytes += after.wire_bytes - before.wire_bytes
+            for (flow, trip), delivery in self._deliveries.items():
+                if flow != name:
+                    continue
+                last = trip == max(t for f, t in self._deliveries if f == name)
+                self.flows.append(self._flow_record(ports.flow, trip, delivery, before, after, counted=last))
+        if self._completion_s is not None and not self._verified:
+            reason = f"iteration {self._iteration} of {self.spec.name}: a rank's result is not the true sum"
+        elif self._completion_s is not None:
+            reason = ""
+        self.iterations.append(
+            IterationRecord(
+                job=self.spec.name,
+                transport=self.spec.transport.name,
+                iteration=self._iteration,
+                start_s=self._start_s,
+                completion_s=self._completion_s,
+                bound_s=self._bound_s,
+                local_s=self.spec.allreduce.local_s,
+                payload_bytes=self.spec.allreduce.payload_bytes,
+                wire_bytes=wire_bytes,
+                verified=self._verified,
+                status="ok" if self._verified else "failed",
+                reason=reason,
+            )
+        )
+
+    def _flow_record(
+        self, flow: Flow, trip: int, delivery: _Delivery, before: _Mark, after: _Mark, *, counted: bool
+    ) -> FlowRecord:
+        # counters run over the whole iteration: with two trips, the last one's row carries them
+        one = 1 if counted else 0
+        return FlowRecord(
+            job=self.spec.name,
+            flow=flow.name,
+            iteration=self._iteration,
+            trip=trip,
+            source=flow.source,
+            destination=flow.destination,
+            path="+".join(flow.paths),
+            payload_bytes=delivery.payload_bytes,
+            start_s=delivery.start_s,
+            completion_s=delivery.completion_s,
+            wire_bytes=one * (after.wire_bytes - before.wire_bytes),
+            packets=one * (after.sent.packets - before.sent.packets),
+            repairs=one * (after.sent.repairs - before.sent.repairs),
+            probes=one * (after.sent.probes - before.sent.probes),
+            timeouts=one * (after.sent.timeouts - before.sent.timeouts),
+            spurious=one * (after.sent.spurious - before.sent.spurious),
+            rejected=one * (after.rejected - before.rejected),
+        )
+
+
+class BackgroundRun:
+    """Other traffic: message after message from one site to another; checked byte by byte, but not recorded."""
+
+    active = False
+
+    def __init__(self, spec: BackgroundSpec, ports: Mapping[str, FlowPorts], driver: Driver) -> None:
+        self.spec = spec
+        self.ports = ports
+        self._driver = driver
+        self._data = memoryview(bytes(range(256)) * (spec.message_bytes // 256 + 1))[: spec.message_bytes]
+        self._expected: dict[str, memoryview] = {}
+        self._sent = 0
+
+    def start(self, now: float) -> None:
+        """All connections stand: send the first message `start_s` from now."""
+        self._driver.at(now + self.spec.start_s, APPLICATION, self._begin, None)
+
+    def _begin(self, _: object, now: float) -> None:
+        self._sent += 1
+        for name, ports in self.ports.items():
+            start, stop = stripe(self.spec.message_bytes, ports.flow.weights)[ports.flow.index]
+            self._expected[name] = self._data[start:stop]
+        for name, data in list(self._expected.items()):
+            self.ports[name].send(self._sent, data, now)
+
+    def received(self, flow: str, message: MessageReceived, now: float) -> None:
+        """Take a message. Raises ValueError when it is not what was sent."""
+        if message.message_id != self._sent or self._expected.pop(flow, None) != message.data:
+            raise ValueError(f"{flow} did not deliver what was sent")
+        if not self._expected and (self.spec.messages is None or self._sent < self.spec.messages):
+            self._driver.at(now + self.spec.gap_s, APPLICATION, self._begin, None)

@@ -1,0 +1,39 @@
+"""From a name to a backend: the door by which the built-in worlds and third parties' come in."""
+
+from importlib.metadata import EntryPoint, entry_points
+
+from emulation.base import Backend
+
+GROUP = "bicoastal.backends"
+
+
+class UnknownBackendError(LookupError):
+    """No backend has this name; the message says which there are."""
+
+
+class BackendRegistry:
+    """An immutable table of backends, read from the entry points of every installed package."""
+
+    def __init__(self, entries: dict[str, EntryPoint]) -> None:
+        self._entries = entries
+
+    @classmethod
+    def installed(cls) -> "BackendRegistry":
+        """Return the backends of all installed packages; each is imported only when it is resolved."""
+        return cls({entry.name: entry for entry in entry_points(group=GROUP)})
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names, sorted."""
+        return tuple(sorted(self._entries))
+
+    def resolve(self, name: str) -> type[Backend]:
+        """Return the class of the backend called `name`. Raises UnknownBackendError in one sentence."""
+        if name not in self._entries:
+            raise UnknownBackendError(f"there is no backend {name!r}; there are {', '.join(self.names())}")
+        try:
+            backend = self._entries[name].load()
+        except (ImportError, AttributeError) as error:
+            raise UnknownBackendError(f"backend {name!r} cannot be loaded: {error}") from error
+        if not (isinstance(backend, type) and issubclass(backend, Backend)):
+            raise UnknownBackendError(f"backend {name!r} is not a Backend")
+        return backend

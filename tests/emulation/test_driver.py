@@ -1,0 +1,117 @@
+"""The loop: order at one instant, lazy timers, departures, and a machine that will not let time pass."""
+
+from collections import deque
+
+import pytest
+
+from emulation.clock import VirtualClock
+from emulation.driver import APPLICATION, ARRIVAL, SAMPLING, TIMER, Driver, Port, SpinningError
+from transports.base import Datagram, Machine
+from transports.events import Event, Notice
+
+
+class Scripted(Machine):
+    """A machine whose next timer and datagrams the test sets."""
+
+    def __init__(self) -> None:
+        self.timer: float | None = None
+        self.outbox: list[Datagram] = []
+        self.fired: list[float] = []
+        self.received: list[tuple[Datagram, float]] = []
+        self.events: deque[Event] = deque()
+        self.after_timer: list[float | None] = []
+
+    def receive_datagram(self, datagram: Datagram, now: float) -> None:
+        self.received.append((datagram, now))
+
+    def datagrams_to_send(self, now: float) -> list[Datagram]:
+        out, self.outbox = self.outbox, []
+        return out
+
+    def get_timer(self) -> float | None:
+        return self.timer
+
+    def handle_timer(self, now: float) -> None:
+        self.fired.append(now)
+        self.timer = self.after_timer.pop(0) if self.after_timer else None
+
+    def next_event(self) -> Event | None:
+        return self.events.popleft() if self.events else None
+
+
+def make() -> tuple[Driver, Scripted, Port, list[object]]:
+    driver, machine, heard = Driver(VirtualClock()), Scripted(), []
+    port = Port(driver, "machine", machine, lambda port, event, now: heard.append((event, now)))
+    return driver, machine, port, heard
+
+
+def test_events_at_one_instant_happen_by_kind_then_in_the_order_asked_for() -> None:
+    driver = Driver(VirtualClock())
+    happened: list[str] = []
+    for priority, name in (
+        (SAMPLING, "sample"),
+        (TIMER, "timer"),
+        (ARRIVAL, "a"),
+        (APPLICATION, "app"),
+        (ARRIVAL, "b"),
+    ):
+        driver.at(1.0, priority, lambda what, now: happened.append(what), name)
+    driver.at(0.5, SAMPLING, lambda what, now: happened.append(what), "earlier")
+    driver.run()
+    assert happened == ["earlier", "a", "b", "timer", "app", "sample"]
+
+
+def test_stop_leaves_the_rest_undone_until_run_is_called_again() -> None:
+    driver = Driver(VirtualClock())
+    happened: list[float] = []
+    driver.at(1.0, ARRIVAL, lambda _, now: (happened.append(now), driver.stop()), None)
+    driver.at(2.0, ARRIVAL, lambda _, now: happened.append(now), None)
+    driver.run()
+    assert happened == [1.0]
+
+
+def test_a_datagram_is_carried_when_its_departure_comes_and_not_before() -> None:
+    driver, machine, port, _ = make()
+    carried: list[tuple[int, float]] = []
+    port.routes = {0: lambda datagram, now: carried.append((datagram.wire_bytes, now))}
+    machine.outbox = [Datagram(0, b"", 1, 0.0), Datagram(0, b"", 2, 0.25), Datagram(0, b"", 3, 0.5)]
+    driver.at(0.0, APPLICATION, lambda _, now: port.pump(now), None)
+    driver.run()
+    assert carried == [(1, 0.0), (2, 0.25), (3, 0.5)]
+
+
+def test_a_timer_put_off_fires_once_at_its_new_time_and_one_brought_forward_at_once() -> None:
+    driver, machine, port, _ = make()
+    machine.timer = 1.0
+    driver.at(0.0, APPLICATION, lambda _, now: port.pump(now), None)
+
+    def put_off(_: object, now: float) -> None:
+        machine.timer = 3.0
+        port.pump(now)
+
+    def bring_forward(_: object, now: float) -> None:
+        machine.timer = 2.25
+        port.pump(now)
+
+    driver.at(0.5, APPLICATION, put_off, None)
+    driver.at(2.0, APPLICATION, bring_forward, None)
+    driver.run()
+    assert machine.fired == [2.25]
+
+
+def test_events_of_a_machine_reach_its_listener_with_their_time() -> None:
+    driver, machine, port, heard = make()
+    machine.events.extend([Notice(kind="one"), Notice(kind="two")])
+    driver.at(1.5, ARRIVAL, port.receive, Datagram(0, b"x", 21, 1.0))
+    driver.run()
+    assert heard == [(Notice(kind="one"), 1.5), (Notice(kind="two"), 1.5)]
+    assert machine.received[0][1] == 1.5
+
+
+def test_a_machine_that_never_lets_time_pass_is_named_instead_of_spinning_for_ever() -> None:
+    driver, machine, port, _ = make()
+    machine.timer = 1.0
+    machine.after_timer = [1.0] * 1_000_000
+    driver.at(0.0, APPLICATION, lambda _, now: port.pump(now), None)
+    with pytest.raises(SpinningError, match="machine set its timer"):
+        driver.run()

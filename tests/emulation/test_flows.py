@@ -1,0 +1,52 @@
+"""Striping and the bound, against arithmetic done by hand."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulation.flows import message_bound_s, message_id, stripe, trip_of
+from wan.topology import LinkSpec, Path, Site, Topology
+
+
+def planes(*rates_and_delays: tuple[float, float]) -> Topology:
+    links = [
+        LinkSpec(name=f"plane{i}", a="east", b="west", rate_bps=rate_bps, delay_s=delay_s)
+        for i, (rate_bps, delay_s) in enumerate(rates_and_delays)
+    ]
+    paths = [Path(name=link.name, sites=("east", "west"), links=(link.name,)) for link in links]
+    return Topology(sites=(Site(name="east"), Site(name="west")), links=links, paths=paths)
+
+
+@given(st.integers(0, 10**9), st.lists(st.floats(1.0, 1e12), min_size=1, max_size=9))
+def test_stripes_are_contiguous_and_whole(total: int, weights: list[float]) -> None:
+    edges = stripe(total, weights)
+    assert edges[0][0] == 0
+    assert edges[-1][1] == total
+    assert all(left[1] == right[0] for left, right in pairwise(edges))
+    whole = sum(weights)
+    for (start, stop), weight in zip(edges, weights, strict=True):
+        assert abs((stop - start) - total * weight / whole) <= 1 + 1e-6 * total
+
+
+@given(st.integers(0, 2**40), st.integers(0, 255))
+def test_message_identifiers_tell_iteration_and_trip(iteration: int, trip: int) -> None:
+    assert trip_of(message_id(iteration, trip)) == (iteration, trip)
+
+
+def test_the_bound_of_equal_planes_is_propagation_plus_a_quarter_of_the_serialisation() -> None:
+    topology = planes(*[(5e9, 0.030)] * 4)
+    # 57.13 MB over 4 planes of 5 Gbit/s: 30 ms + 22.852 ms
+    assert message_bound_s(topology, list(topology.paths), 57_130_000) == pytest.approx(0.052852, abs=1e-9)
+
+
+def test_a_plane_slower_to_arrive_than_the_rest_needs_to_finish_adds_nothing() -> None:
+    topology = planes((1e9, 0.010), (1e9, 1.0))
+    assert message_bound_s(topology, list(topology.paths), 1_000_000) == pytest.approx(0.018)
+
+
+def test_unequal_planes_share_so_that_all_end_together() -> None:
+    # T = (8 B + r1 d1 + r2 d2) / (r1 + r2) = (8e6 + 1e7 + 6e7) / 3e9
+    topology = planes((1e9, 0.010), (2e9, 0.030))
+    assert message_bound_s(topology, list(topology.paths), 10_000_000) == pytest.approx((8e7 + 1e7 + 6e7) / 3e9)
