@@ -1,7 +1,8 @@
-"""From a RunSpec to its flows: which endpoint pairs there are, on which paths, and how a message is spread over them."""
+"""From a RunSpec to its flows: which endpoint pairs there are, on which paths, and how messages spread over them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from emulation.base import BackgroundSpec, JobSpec, RunSpec
 from transports.base import PathView
@@ -86,7 +87,7 @@ def stripe(total_bytes: int, weights: Sequence[float]) -> tuple[tuple[int, int],
         so_far += weight
         edges.append(round(total_bytes * (so_far / whole)))
     edges[-1] = total_bytes
-    return tuple(zip(edges[:-1], edges[1:], strict=True))
+    return tuple(pairwise(edges))
 
 
 def path_views(topology: Topology, paths: Sequence[str]) -> tuple[PathView, ...]:

@@ -14,6 +14,7 @@ class Ack(NamedTuple):
     cwnd_limited: the window, not the application, has been what held the sender back. in_recovery: a loss episode is
     under way, and the sender's PRR governs, so window growth must wait.
     rate_bps, rate_app_limited: delivery-rate sample of the newest packet (None without one).
+    newest_sent_s: when the newest packet that this ACK covers was sent (None when it covers nothing new).
     """
 
     now: float
@@ -28,6 +29,7 @@ class Ack(NamedTuple):
     in_recovery: bool
     rate_bps: float | None
     rate_app_limited: bool
+    newest_sent_s: float | None = None
 
 
 class CongestionControl(ABC):
@@ -66,6 +68,24 @@ class CongestionControl(ABC):
     @abstractmethod
     def undo(self) -> None:
         """Restore what the last `on_congestion` or `on_timeout` took: it was spurious (RFC 8985 §7.4.2, RFC 3522)."""
+
+    # -- what an algorithm may ask for besides a window; the defaults are what the RFCs prescribe ------------------------
+
+    governs_recovery = False
+    """True: `cwnd_bytes` holds during loss recovery too, and no PRR stands between it and the sender."""
+
+    duplicate_repair_after_s: float | None = None
+    """Not None: send every repair of a lost packet a second time, this much later, unless it is acknowledged first."""
+
+    def on_burst(self, now: float, burst_bytes: int) -> None:  # noqa: B027 - most algorithms do not care
+        """The application has offered `burst_bytes` to an idle connection; more will not come before they are through."""
+
+    def on_loss(self, now: float, lost_bytes: int, in_flight_bytes: int, sent_s: float) -> None:  # noqa: B027
+        """Packets have been marked lost; `sent_s` is when the newest of them was sent. Before `on_congestion`."""
+
+    def repair_timeout_s(self) -> float | None:
+        """Return after how long without an acknowledgement a packet counts as lost, seconds; None: RFC 8985 alone."""
+        return None
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
         """Adapt the window after the sender was idle for longer than an RTO.

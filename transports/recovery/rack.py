@@ -1,0 +1,162 @@
+"""RACK: a packet is lost when one sent sufficiently later has been delivered (RFC 8985 §6)."""
+
+from collections import deque
+from collections.abc import Iterator
+
+INFINITY = float("inf")
+
+
+class SentPacket:
+    """A segment in the sender's books. Offsets are stream offsets [start, stop); times are seconds.
+
+    transmissions: how often it was sent. retransmitted_s: when it was sent a second time, inf if never.
+    delivered, delivered_s, first_sent_s, app_limited: the connection's delivery-rate state when it was sent.
+    """
+
+    __slots__ = (
+        "app_limited",
+        "delivered",
+        "delivered_s",
+        "done",
+        "first_sent_s",
+        "lost",
+        "retransmitted_s",
+        "sent_s",
+        "start",
+        "stop",
+        "transmissions",
+    )
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start = start
+        self.stop = stop
+        self.sent_s = 0.0
+        self.retransmitted_s = INFINITY
+        self.transmissions = 0
+        self.done = False  # acknowledged, cumulatively or selectively
+        self.lost = False  # marked lost and not sent again since
+        self.delivered = 0
+        self.delivered_s = 0.0
+        self.first_sent_s = 0.0
+        self.app_limited = False
+
+
+class Rack:
+    """The packets in flight in the order of their transmission, and the clock that the delivered ones set.
+
+    `deadline` is when `detect` must be called again although no acknowledgement has come (inf: never).
+    """
+
+    __slots__ = (
+        "_furthest",
+        "_mult",
+        "_order",
+        "_persist_rounds",
+        "_round_stop",
+        "deadline",
+        "newest_sent_s",
+        "newest_stop",
+        "reordering_seen",
+        "rtt_s",
+    )
+
+    def __init__(self) -> None:
+        self._order: deque[tuple[float, int, SentPacket]] = deque()
+        self.newest_sent_s = -1.0  # RACK.xmit_ts
+        self.newest_stop = 0  # RACK.end_seq
+        self.rtt_s = 0.0  # RACK.rtt
+        self.reordering_seen = False
+        self.deadline = INFINITY
+        self._furthest = 0  # RACK.fack
+        self._mult = 1  # RACK.reo_wnd_mult
+        self._persist_rounds = 0
+        self._round_stop = -1
+
+    def sent(self, packet: SentPacket) -> None:
+        """Note a transmission: `packet.sent_s` and `transmissions` are set already."""
+        self._order.append((packet.sent_s, packet.transmissions, packet))
+
+    def delivered(self, packet: SentPacket, now: float, min_rtt_s: float, *, ambiguous: bool) -> None:
+        """Note that a packet was delivered (RFC 8985 §6.2 steps 2 and 3).
+
+        ambiguous: it was sent more than once, and the timestamp echo says the acknowledged copy is an earlier one.
+        """
+        if packet.stop > self._furthest:
+            self._furthest = packet.stop
+        elif packet.stop < self._furthest and packet.transmissions == 1:
+            self.reordering_seen = True
+        rtt_s = now - packet.sent_s
+        if packet.transmissions > 1 and (ambiguous or rtt_s < min_rtt_s):
+            return
+        self.rtt_s = rtt_s
+        sent_s = packet.sent_s
+        if sent_s > self.newest_sent_s or (sent_s == self.newest_sent_s and packet.stop > self.newest_stop):
+            self.newest_sent_s = sent_s
+            self.newest_stop = packet.stop
+
+    def duplicate_reported(self, una: int, next_offset: int) -> None:
+        """A DSACK came: a repair was needless, so allow for more reordering, once per round (§6.2 step 4)."""
+        if una > self._round_stop:
+            self._round_stop = next_offset
+            self._mult = min(self._mult + 1, 20)
+            self._persist_rounds = 16
+
+    def recovery_ended(self) -> None:
+        """Forget the widened window after 16 recoveries without a DSACK (§6.2 step 4)."""
+        self._persist_rounds -= 1
+        if self._persist_rounds <= 0:
+            self._mult = 1
+
+    def window_s(self, min_rtt_s: float, srtt_s: float, *, in_recovery: bool, sacked_segments: int) -> float:
+        """Return the reordering window in seconds (§6.2 step 4)."""
+        if not self.reordering_seen and (in_recovery or sacked_segments >= 3):
+            return 0.0
+        return min(self._mult * min_rtt_s / 4, srtt_s)
+
+    def detect(self, now: float, window_s: float) -> list[SentPacket]:
+        """Return the packets that are lost by now, in the order they were sent, and set `deadline` (§6.2 step 5)."""
+        order = self._order
+        lost: list[SentPacket] = []
+        self.deadline = INFINITY
+        newest = self.newest_sent_s
+        while order:
+            sent_s, transmission, packet = order[0]
+            if packet.done or packet.lost or packet.transmissions != transmission:
+                order.popleft()
+                continue
+            if sent_s > newest or (sent_s == newest and packet.stop >= self.newest_stop):
+                break
+            due_s = sent_s + self.rtt_s + window_s
+            if due_s > now:
+                self.deadline = due_s
+                break
+            order.popleft()
+            packet.lost = True
+            lost.append(packet)
+        return lost
+
+    def oldest(self) -> SentPacket | None:
+        """Return the packet in flight that has waited longest for an acknowledgement."""
+        order = self._order
+        while order:
+            _, transmission, packet = order[0]
+            if packet.done or packet.lost or packet.transmissions != transmission:
+                order.popleft()
+                continue
+            return packet
+        return None
+
+    def expire(self, sent_before_s: float) -> list[SentPacket]:
+        """Mark lost, and return, every packet in flight that was sent at or before `sent_before_s`."""
+        expired: list[SentPacket] = []
+        while (packet := self.oldest()) is not None and packet.sent_s <= sent_before_s:
+            self._order.popleft()
+            packet.lost = True
+            expired.append(packet)
+        return expired
+
+    def in_flight(self) -> Iterator[SentPacket]:
+        """Iterate over the packets in flight, in the order they were sent."""
+        for _, transmission, packet in self._order:
+            if not packet.done and not packet.lost and packet.transmissions == transmission:
+                yield packet
