@@ -1,0 +1,183 @@
+"""Runs go out to worker processes, records come back into the store; a run that goes wrong becomes a row of its own."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.process import BaseProcess
+
+from emulation.base import RunFailedError, RunSpec, UnsupportedError
+from emulation.records import RunRecord
+from emulation.registry import BackendRegistry
+from experiments.scenario import Scenario
+from experiments.store import RunRow, RunStatus, Store, run_key
+from transports.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One run to be made: a transport, a seed, a world."""
+
+    transport: str
+    jobs: tuple[str, ...]
+    backend: str
+    spec: RunSpec
+
+    @property
+    def key(self) -> str:
+        """Under which its result stands in the store."""
+        return run_key(self.spec, self.backend)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a task; `record` is None when there is nothing but `status` and `reason` to tell."""
+
+    status: RunStatus
+    reason: str
+    record: RunRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Where tasks find their backend and their transports; it travels to the workers."""
+
+    backends: BackendRegistry
+    transports: Registry
+
+
+Progress = Callable[[Task, Outcome], None]
+
+
+def plan(scenario: Scenario, *, backend: str, transports: Sequence[str], seeds: Sequence[int]) -> list[Task]:
+    """Return a task for each transport and seed, transport by transport. Time series are kept for the first seed."""
+    return [
+        Task(
+            transport=transport,
+            jobs=scenario.compared_jobs,
+            backend=backend,
+            spec=scenario.run_spec(transport, seed=seed, sampled=seed == seeds[0]),
+        )
+        for transport in transports
+        for seed in seeds
+    ]
+
+
+def run_all(
+    tasks: Sequence[Task], store: Store, world: World, *, workers: int | None = None, progress: Progress | None = None
+) -> None:
+    """Run every task and write each result as soon as it is there, whatever becomes of the others.
+
+    workers: processes at most; None for one per core, 0 to run in this process. After an interruption
+    (KeyboardInterrupt passes through) the store holds what was finished, and no worker is left behind.
+    """
+    for task, outcome in _outcomes(tasks, world, workers):
+        record = outcome.record
+        store.write(
+            RunRow(
+                key=task.key,
+                scenario=task.spec.name,
+                backend=task.backend,
+                transport=task.transport,
+                jobs=task.jobs,
+                seed=task.spec.seed,
+                scale=1.0 if record is None else record.scale,
+                status=outcome.status,
+                reason=outcome.reason,
+                array_note="" if record is None else record.array_note,
+            ),
+            record,
+        )
+        if progress is not None:
+            progress(task, outcome)
+
+
+def run_task(task: Task, world: World) -> Outcome:
+    """Run one task here. Whatever goes wrong in the world or the transport is an outcome, not an exception."""
+    try:
+        record = world.backends.resolve(task.backend)(world.transports).run(task.spec)
+    except UnsupportedError as error:
+        return Outcome(status="unsupported", reason=_sentence(error))
+    except RunFailedError as error:
+        return Outcome(status="failed", reason=_sentence(error))
+    except Exception as error:  # a third party's transport or backend may raise anything, and the others go on
+        return Outcome(status="failed", reason=f"{type(error).__name__}: {_sentence(error)}")
+    return Outcome(status=record.status, reason=record.reason, record=record)
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()) or "no reason was given"
+
+
+def _outcomes(tasks: Sequence[Task], world: World, workers: int | None) -> Iterator[tuple[Task, Outcome]]:
+    if workers == 0:
+        for task in tasks:
+            yield task, run_task(task, world)
+        return
+    left = dict(enumerate(tasks))
+    try:
+        for index, outcome in _in_pool(left, world, min(workers or os.cpu_count() or 1, len(tasks))):
+            yield left.pop(index), outcome
+    except BrokenProcessPool:
+        # A process died (out of memory, most likely) and took the pool along: nobody knows which task it had.
+        # What is left is run one by one, each in a process of its own, so that only the culprit is lost.
+        for index in list(left):
+            task = left.pop(index)
+            try:
+                ((_, outcome),) = _in_pool({index: task}, world, 1)
+            except BrokenProcessPool:
+                outcome = Outcome(status="failed", reason="the process that ran it died; it may have run out of memory")
+            yield task, outcome
+
+
+def _in_pool(tasks: dict[int, Task], world: World, workers: int) -> Iterator[tuple[int, Outcome]]:
+    if not tasks:
+        return
+    with _pool(workers) as executor:
+        indices: dict[Future[Outcome], int] = {
+            executor.submit(run_task, task, world): index for index, task in tasks.items()
+        }
+        pending = set(indices)
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda item: indices[item]):
+                yield indices[future], future.result()
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool that is gone when the block is left, in whatever way."""
+    before = set(active_children())
+    # spawn: a fresh interpreter has no threads, locks or database of this one's
+    executor = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker)
+    try:
+        yield executor
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        _terminate(child for child in active_children() if child not in before)
+        raise
+    executor.shutdown()
+
+
+def _terminate(children: Iterable[BaseProcess]) -> None:
+    for child in children:
+        child.terminate()
+        child.join()
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what follows
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would otherwise wait for ever: it holds both ends of its own queue."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,182 @@
+"""A scenario: one TOML file that says what is to be compared, read once into frozen specifications."""
+
+import os
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from emulation.base import BackgroundSpec, RunSpec, TransportUse
+from experiments.bundled import bundled_data, bundled_names
+from experiments.network import MAX_LINKS, read_topology
+from experiments.overrides import Override, apply_overrides
+from experiments.reading import ScenarioError, Table, alternatives, load_toml, parse_toml
+from experiments.workload import (
+    MAX_ITERATIONS,
+    JobPlan,
+    Parameters,
+    Surroundings,
+    check_transport_name,
+    read_background,
+    read_jobs,
+    read_parameters,
+)
+from transports.registry import Registry
+from wan.topology import Topology
+
+DEFAULT_SCENARIO = "coast-to-coast"
+MAX_SEED = 2**62
+_DEFAULT_TRANSPORTS = ("reno", "cubic", "adaptive")
+_DEFAULT_SITES = ("west", "east")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What is to be run, whichever transport is under comparison.
+
+    jobs without a transport of their own get the compared one. transports: those compared by default. parameters: a
+    transport's own, where they differ from its defaults. seed: of the first run. gap_s and the rest as in `RunSpec`.
+    """
+
+    name: str
+    description: str
+    topology: Topology
+    jobs: tuple[JobPlan, ...]
+    background: tuple[BackgroundSpec, ...]
+    seed: int
+    time_limit_s: float
+    sample_interval_s: float | None
+    transports: tuple[str, ...]
+    parameters: Mapping[str, Parameters] = field(default_factory=dict)
+
+    @property
+    def compared_jobs(self) -> tuple[str, ...]:
+        """The jobs that the compared transport carries."""
+        return tuple(job.name for job in self.jobs if job.transport is None)
+
+    def run_spec(self, transport: str, *, seed: int, sampled: bool = True) -> RunSpec:
+        """Return the run of one transport and seed; without time series unless `sampled`."""
+        compared = TransportUse(name=transport, parameters=self.parameters.get(transport, ()))
+        return RunSpec(
+            name=self.name,
+            topology=self.topology,
+            jobs=tuple(job.job(compared, seed) for job in self.jobs),
+            background=self.background,
+            seed=seed,
+            time_limit_s=self.time_limit_s,
+            sample_interval_s=self.sample_interval_s if sampled else None,
+        )
+
+
+def load_scenario(source: str, registry: Registry, overrides: Iterable[Override] = ()) -> Scenario:
+    """Return the bundled scenario called `source`, or the one in the file `source`, with `overrides` made in it.
+
+    Raises ScenarioError in one sentence that says where (file and key, or the option) and what is wrong.
+    """
+    if source in bundled_names("scenarios"):
+        label, directory = f"{source}.toml", None
+        document = parse_toml(bundled_data("scenarios", source), label)
+    elif source.endswith(".toml") or os.sep in source or Path(source).exists():
+        label, directory = source, Path(source).parent
+        document = load_toml(Path(source), label)
+    else:
+        names = bundled_names("scenarios")
+        raise ScenarioError(
+            f"there is no scenario {source!r}{alternatives(source, names)} and any path to a .toml file"
+        )
+    return read_scenario(document, label, registry, overrides, directory=directory)
+
+
+def read_scenario(
+    document: Mapping[str, object],
+    label: str,
+    registry: Registry,
+    overrides: Iterable[Override] = (),
+    *,
+    directory: Path | None = None,
+) -> Scenario:
+    """Return the scenario that a parsed TOML document describes; `label` stands for its file in sentences."""
+    changed = deepcopy(dict(document))
+    changes = list(overrides)
+    # How many links there are is settled first: `links[1]` of other changes counts them one by one.
+    apply_overrides(changed, [change for change in changes if change.key == "count"], registry.names())
+    places = _expand_links(changed, label)
+    apply_overrides(changed, [change for change in changes if change.key != "count"], registry.names())
+    return _read(Table(changed, file=label), places, registry, directory)
+
+
+def _expand_links(document: dict[str, object], label: str) -> list[str]:
+    """Write out the links that a `count` makes; return the place in the file that each came from."""
+    expanded: list[object] = []
+    places: list[str] = []
+    for index, table in enumerate(Table(document, file=label).tables("links", required=True)):
+        data = table.data()
+        copies = table.integer("count", 1, least=1, most=MAX_LINKS)
+        name = table.name("name", "link")
+        for number in range(copies):
+            copy = deepcopy({key: value for key, value in data.items() if key != "count"})
+            if "count" in data:
+                copy["name"] = f"{name}{number}"
+            expanded.append(copy)
+            places.append(f"links[{index}]")
+        if len(expanded) > MAX_LINKS:
+            raise ScenarioError(f"{label}: links: there are more than {MAX_LINKS}")
+    document["links"] = expanded
+    return places
+
+
+def _read(document: Table, places: list[str], registry: Registry, directory: Path | None) -> Scenario:
+    header = document.table("scenario", required=True)
+    sites = header.names("sites", _DEFAULT_SITES)
+    if len(sites) < 2:
+        header.fail("sites", "expected at least two")
+    name = header.name("name")
+    description = header.text("description", "")
+    iterations = header.integer("iterations", 20, least=1, most=MAX_ITERATIONS)
+    gap_s = header.time_s("gap", 1.0)
+    seed = header.integer("seed", 0, least=0, most=MAX_SEED)
+    time_limit_s = header.time_s("time_limit", 300.0, positive=True)
+    interval_s = header.time_s("sample_interval", positive=True) if header.has("sample_interval") else None
+    header.finish()
+
+    links = [table.at(place) for table, place in zip(document.tables("links"), places, strict=True)]
+    topology = read_topology(document, sites, links, directory=directory)
+    around = Surroundings(
+        topology=topology, sites=sites, iterations=iterations, gap_s=gap_s, registry=registry, directory=directory
+    )
+    jobs = read_jobs(document, around)
+    background = read_background(document, around)
+    transports, parameters = _read_transports(document.table("transports"), registry)
+    document.finish()
+    scenario = Scenario(
+        name=name,
+        description=description,
+        topology=topology,
+        jobs=jobs,
+        background=background,
+        seed=seed,
+        time_limit_s=time_limit_s,
+        sample_interval_s=interval_s,
+        transports=transports,
+        parameters=parameters,
+    )
+    document.adopt(lambda: scenario.run_spec("any", seed=seed), {"jobs": "jobs", "paths": "paths"})
+    return scenario
+
+
+def _read_transports(table: Table, registry: Registry) -> tuple[tuple[str, ...], dict[str, Parameters]]:
+    names = table.names("default", _DEFAULT_TRANSPORTS)
+    for index, name in enumerate(names):
+        if table.has("default"):
+            try:
+                check_transport_name(name, registry)
+            except ScenarioError as error:
+                table.fail(f"default[{index}]", str(error))
+    parameters = {}
+    for name in [key for key in table.data() if key != "default"]:
+        try:
+            check_transport_name(name, registry)
+        except ScenarioError as error:
+            table.fail(name, str(error))
+        parameters[name] = read_parameters(table.table(name), name, registry)
+    return names, parameters

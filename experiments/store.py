@@ -1,0 +1,284 @@
+"""Where runs go and where analysis reads: one SQLite file, one transaction per run, the same content for the same runs.
+
+A run is known by its key, a digest of everything that decides it (`run_key`); running it again replaces it. Nothing in
+the file depends on when, where or in which order the runs were made.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
+
+from emulation.base import RunSpec
+from emulation.records import (
+    FlowRecord,
+    FlowSample,
+    FlowSummary,
+    IterationRecord,
+    LinkRecord,
+    NoticeRecord,
+    QueueSample,
+    RunRecord,
+)
+
+FILE_NAME = "results.sqlite"
+SCHEMA_VERSION = 1
+_APPLICATION_ID = 0x62_69_63_6F  # "bico"
+_BUSY_S = 30.0
+
+RunStatus = Literal["ok", "degraded", "failed", "unsupported"]
+
+# The rows of a run, by the table they stand in. The columns are the record's fields, in their order.
+_ROWS: Mapping[str, type[Any]] = {
+    "iterations": IterationRecord,
+    "flows": FlowRecord,
+    "summaries": FlowSummary,
+    "links": LinkRecord,
+    "samples": FlowSample,
+    "queues": QueueSample,
+    "notices": NoticeRecord,
+}
+TABLES = ("runs", *_ROWS)
+
+R = TypeVar("R")
+
+
+class StoreError(Exception):
+    """The store cannot be used; the message is one sentence that names the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run as a whole. `transport` is the one under comparison, `jobs` those of the run that it carries.
+
+    status "unsupported": the world could not honour the run, for `reason`, and there are no further rows.
+    """
+
+    key: str
+    scenario: str
+    backend: str
+    transport: str
+    jobs: tuple[str, ...]
+    seed: int
+    scale: float
+    status: RunStatus
+    reason: str
+    array_note: str
+
+
+def canonical(value: object) -> object:
+    """Return what JSON can hold of specs: dataclasses with their names, mappings in their order, exact floats."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {type(value).__name__: {f.name: canonical(getattr(value, f.name)) for f in fields(value) if f.init}}
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value.hex()
+        case Enum():
+            return canonical(value.value)
+        case Mapping():
+            return [[canonical(key), canonical(item)] for key, item in value.items()]
+        case frozenset() | set():
+            return sorted(json.dumps(canonical(item), sort_keys=True) for item in value)
+        case list() | tuple():
+            return [canonical(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no canonical form")
+
+
+def run_key(spec: RunSpec, backend: str) -> str:
+    """Return the name of a run: 16 hexadecimal digits of SHA-256 over its specification and its world."""
+    text = json.dumps([SCHEMA_VERSION, backend, canonical(spec)], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _column(name: str, hint: Any) -> str:
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)] or [hint]
+    optional = type(None) in get_args(hint)
+    sql = {int: "INTEGER", bool: "INTEGER", float: "REAL"}.get(kinds[0], "TEXT")
+    return f"{name} {sql}" + ("" if optional else " NOT NULL")
+
+
+def _columns(record: type[Any]) -> list[str]:
+    hints = get_type_hints(record)
+    return [_column(f.name, hints[f.name]) for f in fields(record)]
+
+
+def _schema() -> Iterator[str]:
+    runs = [column.replace("key TEXT NOT NULL", "key TEXT PRIMARY KEY") for column in _columns(RunRow)]
+    yield f"CREATE TABLE runs ({', '.join(runs)}) WITHOUT ROWID"
+    for table, record in _ROWS.items():
+        columns = ["run TEXT NOT NULL", "row INTEGER NOT NULL", *_columns(record), "PRIMARY KEY (run, row)"]
+        yield f"CREATE TABLE {table} ({', '.join(columns)}) WITHOUT ROWID"
+    yield f"PRAGMA application_id = {_APPLICATION_ID}"
+    yield f"PRAGMA user_version = {SCHEMA_VERSION}"
+
+
+class Store:
+    """The results of one directory. Use it as a context manager; every fault of the file is a StoreError."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open or create the store in `directory`, which is made if need be."""
+        self.path = directory / FILE_NAME
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{directory}: is no directory for results ({_why(error)})") from error
+        with self._faults():
+            # autocommit: transactions are begun and ended by hand, so that it is plain where they are
+            self._db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
+        try:
+            with self._faults():
+                self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    @classmethod
+    def existing(cls, directory: Path) -> "Store":
+        """Open the store that is in `directory`. Raises StoreError when there is none."""
+        if not (directory / FILE_NAME).is_file():
+            raise StoreError(f"{directory}: holds no results ({FILE_NAME} is not there)")
+        return cls(directory)
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _prepare(self) -> None:
+        (application,) = self._db.execute("PRAGMA application_id").fetchone()
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application == 0 and version == 0 and tables == 0:
+            with self._transaction():
+                for statement in _schema():
+                    self._db.execute(statement)
+        elif application != _APPLICATION_ID:
+            raise StoreError(f"{self.path}: is a database, but not one of bicoastal's")
+        elif version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path}: has layout {version}, this program reads and writes layout {SCHEMA_VERSION}; "
+                "take another --out"
+            )
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:  # Ctrl-C too: a run is there whole or not at all
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, run: RunRow, record: RunRecord | None) -> None:
+        """Write one run in one transaction, in the place of what stood under its key."""
+        with self._faults(), self._transaction():
+            self._db.execute("DELETE FROM runs WHERE key = ?", (run.key,))
+            self._insert("runs", [_values(replace(run, jobs=json.dumps(run.jobs)))])  # type: ignore[arg-type]
+            for table in _ROWS:
+                self._db.execute(f"DELETE FROM {table} WHERE run = ?", (run.key,))
+                if record is not None:
+                    rows = enumerate(getattr(record, table))
+                    self._insert(table, ((run.key, index, *_values(row)) for index, row in rows))
+
+    def _insert(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        record = RunRow if table == "runs" else _ROWS[table]
+        columns = len(fields(record)) + (0 if table == "runs" else 2)
+        self._db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})", rows)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def runs(self, keys: Sequence[str] | None = None) -> list[RunRow]:
+        """Return the runs with these keys in the order given, or all of them in the order of their keys."""
+        with self._faults():
+            found = {row[0]: row for row in self._db.execute("SELECT * FROM runs ORDER BY key")}
+        return [self._run(found[key]) for key in (found if keys is None else keys) if key in found]
+
+    def _run(self, row: tuple[Any, ...]) -> RunRow:
+        values = dict(zip((f.name for f in fields(RunRow)), row, strict=True))
+        return RunRow(**{**values, "jobs": tuple(json.loads(values["jobs"]))})
+
+    def iterations(self, key: str) -> list[IterationRecord]:
+        """Return a run's iterations, job by job."""
+        return self._rows(key, "iterations", IterationRecord)
+
+    def flows(self, key: str) -> list[FlowRecord]:
+        """Return a run's flow records."""
+        return self._rows(key, "flows", FlowRecord)
+
+    def summaries(self, key: str) -> list[FlowSummary]:
+        """Return a run's flows."""
+        return self._rows(key, "summaries", FlowSummary)
+
+    def links(self, key: str) -> list[LinkRecord]:
+        """Return a run's link directions."""
+        return self._rows(key, "links", LinkRecord)
+
+    def notices(self, key: str) -> list[NoticeRecord]:
+        """Return a run's notices."""
+        return self._rows(key, "notices", NoticeRecord)
+
+    def samples(self, key: str, start_s: float, stop_s: float) -> list[FlowSample]:
+        """Return a run's flow samples from `start_s` to `stop_s`."""
+        return self._rows(key, "samples", FlowSample, "AND at_s BETWEEN ? AND ?", (start_s, stop_s))
+
+    def queues(self, key: str, start_s: float, stop_s: float) -> list[QueueSample]:
+        """Return a run's queue samples from `start_s` to `stop_s`."""
+        return self._rows(key, "queues", QueueSample, "AND at_s BETWEEN ? AND ?", (start_s, stop_s))
+
+    def _rows(
+        self, key: str, table: str, make: Callable[..., R], condition: str = "", arguments: tuple[float, ...] = ()
+    ) -> list[R]:
+        names = [f.name for f in fields(_ROWS[table])]
+        flags = {name for name, hint in get_type_hints(_ROWS[table]).items() if hint is bool}
+        query = f"SELECT {', '.join(names)} FROM {table} WHERE run = ? {condition} ORDER BY row"
+        with self._faults():
+            rows = self._db.execute(query, (key, *arguments)).fetchall()
+        return [
+            make(**{name: bool(v) if name in flags else v for name, v in zip(names, row, strict=True)}) for row in rows
+        ]
+
+    def dump(self, table: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+        """Return the columns and the rows of one of TABLES, run by run, as an export shows them."""
+        if table not in TABLES:
+            raise ValueError(f"table: {table!r} is not one of {', '.join(TABLES)}")
+        with self._faults():
+            cursor = self._db.execute(f"SELECT * FROM {table} ORDER BY {'key' if table == 'runs' else 'run, row'}")
+        return [column[0] for column in cursor.description], self._fetch(cursor)
+
+    def _fetch(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        with self._faults():
+            yield from cursor
+
+
+def _values(row: Any) -> tuple[Any, ...]:
+    return tuple(getattr(row, f.name) for f in fields(row))
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,224 @@
+"""From the tables of a scenario to its traffic: the jobs with their all-reduce, and what else is on the links."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from emulation.base import BackgroundSpec, JobSpec, ParameterValue, TransportUse
+from experiments.bundled import bundled_data, bundled_names
+from experiments.reading import ScenarioError, Table, alternatives, close_matches, load_toml, parse_toml, shown
+from transports.registry import Registry, UnknownTransportError
+from wan.allreduce import AllReduceSpec
+from wan.deployment import Deployment, deployment_from_mapping
+from wan.topology import Topology
+
+MAX_ITERATIONS = 1_000_000
+MAX_ARRAY_BYTES = 2**30  # both coasts hold a few arrays of a shard at once
+_MAX_RANKS = 4096
+_PATTERNS = ("exchange", "reduce-scatter")
+_DTYPES = ("int8", "int16", "int32", "int64")
+_ALLREDUCE_KEYS = {
+    "sites": "sites",
+    "pattern": "pattern",
+    "ranks_per_site": "ranks_per_site",
+    "dtype": "dtype",
+    "array_bytes": "array",
+    "fabric_Bps": "fabric",
+}
+
+Parameters = tuple[tuple[str, ParameterValue], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """A job before it is known which transport carries it: `transport` None means the one under comparison."""
+
+    name: str
+    transport: TransportUse | None
+    paths: tuple[str, ...]
+    allreduce: AllReduceSpec
+    iterations: int
+    gap_s: float
+    start_s: float
+
+    def job(self, compared: TransportUse, seed: int) -> JobSpec:
+        """Return the job of one run; the seed is its gradients' too."""
+        return JobSpec(
+            name=self.name,
+            transport=self.transport or compared,
+            paths=self.paths,
+            allreduce=replace(self.allreduce, seed=seed),
+            iterations=self.iterations,
+            gap_s=self.gap_s,
+            start_s=self.start_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the tables of the traffic are read against."""
+
+    topology: Topology
+    sites: tuple[str, ...]
+    iterations: int
+    gap_s: float
+    registry: Registry
+    directory: Path | None
+
+
+def load_deployment(name: str, directory: Path | None) -> Deployment:
+    """Return the bundled deployment `name`, or the one in the file `name`. Raises ScenarioError in one sentence."""
+    names = bundled_names("deployments")
+    if name in names:
+        label = f"{name}.toml"
+        document = parse_toml(bundled_data("deployments", name), label)
+    elif directory is not None and name.endswith(".toml"):
+        label = name
+        document = load_toml(directory / name, label)
+    else:
+        raise ScenarioError(f"there is no deployment {name!r}{alternatives(name, names)}")
+    try:
+        return deployment_from_mapping(document)
+    except ValueError as error:
+        raise ScenarioError(f"{label}: {error}") from error
+
+
+def check_transport_name(name: str, registry: Registry) -> None:
+    """Raise ScenarioError, in one sentence, when no transport has this name and it is no "module:ATTRIBUTE"."""
+    names = registry.names()
+    if name not in names and not re.fullmatch(r"[\w.]+:\w+", name):
+        raise ScenarioError(f"there is no transport {name!r}{alternatives(name, names)}")
+
+
+def read_parameters(table: Table, transport: str, registry: Registry) -> Parameters:
+    """Return a transport's parameters, checked by the transport itself."""
+    values = table.rest()
+    for key, value in values.items():
+        if not isinstance(value, str | int | float | bool):
+            table.fail(key, f"{shown(value)} is not a number, a truth value or text")
+        if type(value) is int and value.bit_length() > 63:
+            table.fail(key, f"{shown(value)} is too large")
+    try:
+        spec = registry.resolve(transport)
+    except UnknownTransportError as error:
+        table.fail("", str(error))
+    table.adopt(lambda: spec.make_parameters(values), {key: key for key in _parameter_names(spec.parameters, values)})
+    return tuple(sorted(values.items()))  # type: ignore[arg-type]
+
+
+def _parameter_names(parameters: type[Any] | None, values: Mapping[str, object]) -> set[str]:
+    return {*values, *getattr(parameters, "__dataclass_fields__", ())}
+
+
+def read_jobs(document: Table, around: Surroundings) -> tuple[JobPlan, ...]:
+    """Return the jobs: those of [[jobs]], or the single one of [allreduce]."""
+    key = document.only_one_of("allreduce", "jobs", expected="a table [allreduce], or [[jobs]]")
+    if key == "allreduce":
+        return (_read_job(document.table("allreduce"), "job", around),)
+    jobs = [
+        _read_job(table, f"job{index}", around) for index, table in enumerate(document.tables("jobs", required=True))
+    ]
+    if all(job.transport is not None for job in jobs):
+        document.fail("jobs", "each has a transport of its own, so there is none to compare; leave one without")
+    return tuple(jobs)
+
+
+def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
+    name = table.name("name", name)
+    ends = table.names("sites", (around.sites[0], around.sites[-1]))
+    if len(ends) != 2 or not set(ends) <= set(around.sites):
+        table.fail("sites", f"expected two of the sites {', '.join(around.sites)}")
+    job = JobPlan(
+        name=name,
+        transport=_read_transport(table, around.registry) if table.has("transport") else None,
+        paths=_read_paths(table, ends, around.topology),
+        allreduce=_read_allreduce(table, (ends[0], ends[1]), around),
+        iterations=table.integer("iterations", around.iterations, least=1, most=MAX_ITERATIONS),
+        gap_s=table.time_s("gap", around.gap_s),
+        start_s=table.time_s("start", 0.0),
+    )
+    table.text("transport", "")
+    table.finish()
+    return job
+
+
+def _read_allreduce(table: Table, ends: tuple[str, str], around: Surroundings) -> AllReduceSpec:
+    source = table.only_one_of("shard", "deployment", expected='a size such as "57.13 MB", or a deployment')
+    fabric: dict[str, float] = {}
+    if source == "deployment":
+        try:
+            deployment = load_deployment(table.text("deployment"), around.directory)
+        except ScenarioError as error:
+            table.fail("deployment", str(error))
+        shard_bytes = round(deployment.wide_area_shard_bytes)
+    else:
+        shard_bytes = table.size_bytes("shard")
+    if table.has("fabric"):
+        fabric["fabric_Bps"] = table.rate_bps("fabric") / 8
+    array_bytes = table.size_bytes("array") if table.has("array") else None
+    if (array_bytes or shard_bytes) > MAX_ARRAY_BYTES:
+        table.fail("array", "expected a size of at most 1 GiB, since arrays of a whole shard would not fit in memory")
+    values: dict[str, Any] = {
+        "pattern": table.one_of("pattern", _PATTERNS, "exchange"),
+        "ranks_per_site": table.integer("ranks_per_site", 2, least=1, most=_MAX_RANKS),
+        "dtype": table.one_of("dtype", _DTYPES, "int32"),
+        **fabric,
+    }
+    return table.adopt(
+        lambda: AllReduceSpec(sites=ends, shard_bytes=shard_bytes, array_bytes=array_bytes, **values),
+        {**_ALLREDUCE_KEYS, "shard_bytes": source},
+    )
+
+
+def _read_transport(table: Table, registry: Registry) -> TransportUse:
+    name = table.text("transport")
+    try:
+        check_transport_name(name, registry)
+    except ScenarioError as error:
+        table.fail("transport", str(error))
+    return TransportUse(name=name, parameters=read_parameters(table.table("parameters"), name, registry))
+
+
+def _read_paths(table: Table, ends: Sequence[str], topology: Topology) -> tuple[str, ...]:
+    joining = tuple(name for name, path in topology.paths.items() if {path.sites[0], path.sites[-1]} == set(ends))
+    names = table.names("paths", joining)
+    for index, name in enumerate(names):
+        if name not in topology.paths:
+            table.fail(f"paths[{index}]", f"there is no path {shown(name)}{close_matches(name, topology.paths)}")
+        if name not in joining:
+            table.fail(f"paths[{index}]", f"{shown(name)} does not join {ends[0]} and {ends[1]}")
+    if not names:
+        table.fail("paths", f"no path joins {ends[0]} and {ends[1]}")
+    return names
+
+
+def read_background(document: Table, around: Surroundings) -> tuple[BackgroundSpec, ...]:
+    """Return the flows of [[background]]."""
+    return tuple(
+        _read_flow(table, f"background{index}", around) for index, table in enumerate(document.tables("background"))
+    )
+
+
+def _read_flow(table: Table, name: str, around: Surroundings) -> BackgroundSpec:
+    ends = [
+        table.one_of(key, around.sites, default)
+        for key, default in (("from", around.sites[0]), ("to", around.sites[-1]))
+    ]
+    if ends[0] == ends[1]:
+        table.fail("to", f"{shown(ends[1])} is where the flow comes from")
+    table.raw("transport", "the name of a transport")
+    flow = BackgroundSpec(
+        name=table.name("name", name),
+        transport=_read_transport(table, around.registry),
+        paths=_read_paths(table, ends, around.topology),
+        source=ends[0],
+        destination=ends[1],
+        message_bytes=table.size_bytes("message"),
+        gap_s=table.time_s("gap", 0.0),
+        start_s=table.time_s("start", 0.0),
+        messages=table.integer("messages", least=1, most=MAX_ITERATIONS) if table.has("messages") else None,
+    )
+    table.finish()
+    return flow
