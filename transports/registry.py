@@ -1,9 +1,12 @@
 """From a name to a `TransportSpec`: the one door by which the built-in transports and third parties' come in."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, get_args, get_type_hints
+from math import isfinite
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from transports.base import Endpoint, EndpointContext, ServiceContext, ServicePlacement
 
@@ -74,34 +77,51 @@ class TransportSpec:
 
 
 def _convert(key: str, value: object, hint: Any) -> object:
-    kinds = get_args(hint) or (hint,)
-    if getattr(hint, "__origin__", None) is Literal:
-        if value in kinds:
-            return value
-        raise ValueError(f"{key}: {value!r} is not one of {', '.join(map(str, kinds))}")
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if value is None or (isinstance(value, str) and value.lower() == "none"):
         if type(None) in kinds:
             return None
         raise ValueError(f"{key}: needs a value")
     for kind in kinds:
-        if kind is bool:
+        if get_origin(kind) is Literal:
+            for option in get_args(kind):
+                if value == option and isinstance(value, type(option)):
+                    return option
+        elif kind is bool:
             if isinstance(value, bool):
                 return value
             if isinstance(value, str) and value.lower() in ("true", "false"):
                 return value.lower() == "true"
-        elif kind in (int, float):
-            if isinstance(value, bool):
-                continue
-            try:
-                number = float(value) if isinstance(value, (int, float, str)) else None
-            except ValueError:
-                number = None
-            if number is not None and (kind is float or number == int(number)):
-                return kind(number)
+        elif kind in (int, float) and (number := _number(value, kind)) is not None:
+            return number
         elif kind is str and isinstance(value, str):
             return value
-    names = " or ".join(k.__name__ for k in kinds if k is not type(None))
-    raise ValueError(f"{key}: {value!r} is not {'an' if names[0] in 'aeiou' else 'a'} {names}")
+    options = [str(option) for kind in kinds if get_origin(kind) is Literal for option in get_args(kind)]
+    if options:
+        raise ValueError(f"{key}: {value!r} is not one of {', '.join(options)}")
+    expected = [_NAMES.get(kind, str(kind)) for kind in kinds if kind is not type(None)]
+    raise ValueError(f"{key}: {value!r} is not {' or '.join(expected)}")
+
+
+_NAMES = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
+
+
+def _number(value: object, kind: type) -> int | float | None:
+    """Return a number, or the number that a text stands for; None when it is no finite number of this kind."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if kind is int and not isinstance(value, float):
+        with suppress(ValueError):
+            return int(value)  # exact, however many digits
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    if not isfinite(number):
+        return None
+    if kind is float:
+        return number
+    return int(number) if number.is_integer() else None
 
 
 class UnknownTransportError(LookupError):
@@ -143,6 +163,8 @@ class Registry:
         if entry is None:
             if ":" not in name:
                 raise UnknownTransportError(f"there is no transport {name!r}; there are {', '.join(self.names())}")
+            if not all(part.isidentifier() for side in name.split(":", 1) for part in side.split(".")):
+                raise UnknownTransportError(f"transport {name!r} is not of the form module:attribute")
             entry = EntryPoint(name=name, value=name, group=GROUP)
         try:
             spec = entry.load()
