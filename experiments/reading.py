@@ -67,7 +67,9 @@ def _digits(number: object) -> str:
 
 def close_matches(name: str, names: Iterable[str]) -> str:
     """Return "; did you mean …?" when one of `names` resembles `name`, else ""."""
-    found = difflib.get_close_matches(name, list(names), n=2)
+    known = list(names)
+    found = difflib.get_close_matches(name, known, n=2)
+    found += [item for item in known if len(name) > 2 and item.startswith(name) and item not in found][:2]
     return f"; did you mean {' or '.join(repr(match) for match in found)}?" if found else ""
 
 

@@ -54,14 +54,19 @@ class World:
 Progress = Callable[[Task, Outcome], None]
 
 
-def plan(scenario: Scenario, *, backend: str, transports: Sequence[str], seeds: Sequence[int]) -> list[Task]:
-    """Return a task for each transport and seed, transport by transport. Time series are kept for the first seed."""
+def plan(
+    scenario: Scenario, *, backend: str, transports: Sequence[str], seeds: Sequence[int], sampled: bool = True
+) -> list[Task]:
+    """Return a task for each transport and seed, transport by transport.
+
+    Time series are kept for the first seed alone, if `sampled`: they take most of the room, and one is enough to draw.
+    """
     return [
         Task(
             transport=transport,
             jobs=scenario.compared_jobs,
             backend=backend,
-            spec=scenario.run_spec(transport, seed=seed, sampled=seed == seeds[0]),
+            spec=scenario.run_spec(transport, seed=seed, sampled=sampled and seed == seeds[0]),
         )
         for transport in transports
         for seed in seeds

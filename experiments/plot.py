@@ -1,0 +1,321 @@
+"""The pictures of a comparison, drawn from the store alone: who is how fast, why, and what loss does to it."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
+from experiments.compare import Comparison, TransportResult, percentile
+from experiments.store import Store, StoreError
+from transports.registry import Registry
+
+OVERVIEW, SERIES, LOSS = "overview.png", "series.png", "efficiency-against-loss.png"
+_STYLE: dict[Any, Any] = {  # matplotlib's stubs want its 300 keys as literals
+    "font.size": 10,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+}
+_BOUND = "#444444"
+_LOG_FROM_RATIO = 4.0  # slowest over fastest: from here on a linear axis hides the fast ones
+
+
+class Look(NamedTuple):
+    """How a transport is drawn."""
+
+    colour: str
+    marker: str
+
+
+def look_of(name: str, registry: Registry) -> Look:
+    """Return the colour and the marker that the transport's specification gives."""
+    spec = registry.resolve(name)
+    return Look(spec.colour, spec.marker)
+
+
+def draw_comparison(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[Path]:
+    """Draw what there is to draw into `directory` and return the files. Raises StoreError for one it cannot write."""
+    ran = [result for result in comparison.transports if any(result.completions_s)]
+    if not ran:
+        return []
+    looks = {result.name: look_of(result.name, registry) for result in ran}
+    with mpl.rc_context(_STYLE):
+        files = [_save(_overview(comparison, ran, looks), directory / OVERVIEW)]
+        series = _series(store, comparison, ran, looks)
+        if series is not None:
+            files.append(_save(series, directory / SERIES))
+    return files
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    unfinished = path.with_suffix(".unfinished")
+    FigureCanvasAgg(figure)
+    try:
+        # no program version and no time in the file: the same results give the same bytes
+        figure.savefig(unfinished, format="png", dpi=130, metadata={"Software": None})
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+# -- overview ---------------------------------------------------------------------------------------------------------
+
+
+def _overview(comparison: Comparison, ran: Sequence[TransportResult], looks: Mapping[str, Look]) -> Figure:
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    _draw_completions(left, comparison, ran, looks)
+    _draw_efficiencies(right, ran, looks)
+    figure.suptitle(f"{comparison.scenario} ({comparison.backend})", x=0.01, ha="left", fontweight="bold")
+    return figure
+
+
+def _draw_completions(
+    axes: Axes, comparison: Comparison, ran: Sequence[TransportResult], looks: Mapping[str, Look]
+) -> None:
+    longest = shortest = 1e3 * (comparison.bound_s or 0.0)
+    for result in ran:
+        times = sorted(1e3 * time for time in result.completions_s if time is not None)
+        longest = max(longest, times[-1])
+        shares = [(index + 1) / result.n for index in range(len(times))]
+        look = looks[result.name]
+        axes.step(
+            [times[0], *times],
+            [0.0, *shares],
+            where="post",
+            color=look.colour,
+            marker=look.marker,
+            markersize=4,
+            markevery=slice(1, None, max(1, len(times) // 25)),
+            label=result.name,
+        )
+    if comparison.bound_s is not None:
+        axes.axvline(shortest, color=_BOUND, linestyle="--", linewidth=1.2)
+        axes.annotate(
+            f"bound {shortest:.3g} ms",
+            (shortest, 1.0),
+            xytext=(-3, -2),
+            textcoords="offset points",
+            rotation=90,
+            ha="right",
+            va="top",
+            color=_BOUND,
+            fontsize=9,
+        )
+    _time_axis(axes, shortest, longest)
+    axes.set(xlabel="completion of an iteration, ms", ylabel="share of iterations", ylim=(0, 1.02))
+    axes.set_title("Completion", loc="left", fontsize=11)
+    axes.legend(loc="lower right")
+
+
+def _time_axis(axes: Axes, shortest: float, longest: float) -> None:
+    if longest < _LOG_FROM_RATIO * shortest:
+        span = max(longest - shortest, 0.1 * shortest)
+        axes.set_xlim(shortest - 0.12 * span, longest + 0.05 * span)
+        return
+    axes.set_xscale("log")
+    axes.set_xlim(shortest / 1.35, longest * 1.15)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _draw_efficiencies(axes: Axes, ran: Sequence[TransportResult], looks: Mapping[str, Look]) -> None:
+    for place, result in enumerate(ran):
+        look = looks[result.name]
+        middle = result.efficiency_p50 or 0.0
+        low, high = (percentile(result.efficiencies, share) or 0.0 for share in (0.1, 0.9))
+        axes.barh(place, middle, color=look.colour, height=0.6, alpha=0.85)
+        axes.plot([low, high], [place, place], color="black", linewidth=1.4, marker="|", markersize=9)
+        axes.annotate(
+            f"{middle:.2f}",
+            (max(high, middle), place),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            fontweight="bold",
+        )
+    axes.axvline(1.0, color=_BOUND, linestyle="--", linewidth=1.2)
+    axes.set_yticks(range(len(ran)), [result.name for result in ran])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.set(xlim=(0, 1.15), xlabel="bound / completion (line: 10th to 90th percentile)")
+    axes.set_title("Efficiency, median", loc="left", fontsize=11)
+
+
+# -- time series ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """One iteration of one transport, and of its flows the one that ended last: that is the one all wait for."""
+
+    result: TransportResult
+    iteration: IterationRecord
+    flow: FlowRecord
+    samples: Sequence[FlowSample]
+    queues: Sequence[QueueSample]
+
+    def times_ms(self, points: Sequence[FlowSample] | Sequence[QueueSample]) -> list[float]:
+        return [1e3 * (point.at_s - self.iteration.start_s) for point in points]
+
+
+def _series(
+    store: Store, comparison: Comparison, ran: Sequence[TransportResult], looks: Mapping[str, Look]
+) -> Figure | None:
+    columns = [
+        ("Second iteration", [_window(store, result, _second) for result in ran]),
+        ("Slowest iteration from the second on", [_window(store, result, _slowest) for result in ran]),
+    ]
+    shown = [(title, [window for window in windows if window is not None]) for title, windows in columns]
+    shown = [(title, windows) for title, windows in shown if windows]
+    if not shown:
+        return None
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    grid = figure.subplots(3, len(shown), sharex="col", sharey="row", squeeze=False)
+    for column, (title, windows) in enumerate(shown):
+        cwnd, rate, queue = (grid[row][column] for row in range(3))
+        for window in windows:
+            _draw_window(window, looks[window.result.name], cwnd, rate, queue)
+        cwnd.set_title(title, loc="left", fontsize=11)
+        queue.set(xlabel="since the iteration began, ms", xlim=(0, None), ylim=(0, None))
+        cwnd.set_ylim(0, None)
+        rate.set_ylim(0, None)
+    for row, label in enumerate(("cwnd, MB", "in flight / RTT, Gbit/s", "queue, MB")):
+        grid[row][0].set_ylabel(label)
+    grid[0][-1].legend(loc="upper right")
+    figure.suptitle(
+        f"{comparison.scenario} ({comparison.backend}): the flow of each iteration that ended last; ● its end",
+        x=0.01,
+        ha="left",
+        fontweight="bold",
+    )
+    return figure
+
+
+def _draw_window(window: _Window, look: Look, cwnd: Axes, rate: Axes, queue: Axes) -> None:
+    times = window.times_ms(window.samples)
+    windows = [None if s.cwnd_bytes is None else s.cwnd_bytes / 1e6 for s in window.samples]
+    rates = [
+        8e-9 * s.in_flight_bytes / s.srtt_s if s.in_flight_bytes is not None and s.srtt_s else None
+        for s in window.samples
+    ]
+    backlogs = [point.backlog_bytes / 1e6 for point in window.queues]
+    for axes, xs, ys in (
+        (cwnd, times, windows),
+        (rate, times, rates),
+        (queue, window.times_ms(window.queues), backlogs),
+    ):
+        points = [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None]
+        if not points:
+            continue
+        axes.plot(*zip(*points, strict=True), color=look.colour, label=window.result.name)
+    if window.flow.completion_s is not None:
+        end_ms = 1e3 * (window.flow.start_s + window.flow.completion_s - window.iteration.start_s)
+        for axes in (cwnd, rate, queue):
+            axes.plot(end_ms, 0, color=look.colour, marker=look.marker, markersize=8, clip_on=False, zorder=5)
+
+
+def _second(iterations: Sequence[IterationRecord]) -> IterationRecord:
+    return iterations[min(1, len(iterations) - 1)]
+
+
+def _slowest(iterations: Sequence[IterationRecord]) -> IterationRecord:
+    later = iterations[1:] or iterations
+    return max(later, key=lambda row: (row.completion_s or 0.0, -row.iteration))
+
+
+def _window(
+    store: Store, result: TransportResult, choose: Callable[[Sequence[IterationRecord]], IterationRecord]
+) -> _Window | None:
+    """Return the chosen iteration of the transport's first run, the one that has time series; None without any."""
+    key = result.keys[0]
+    job = next((row.job for row in result.iterations), None)
+    complete = [row for row in store.iterations(key) if row.job == job and row.completion_s is not None]
+    if not complete:
+        return None
+    iteration = choose(complete)
+    flows = [row for row in store.flows(key) if row.job == job and row.iteration == iteration.iteration]
+    flow = max(flows, key=lambda row: (row.start_s + (row.completion_s or 0.0), row.flow))
+    stop_s = iteration.start_s + (iteration.completion_s or 0.0)
+    samples = [s for s in store.samples(key, iteration.start_s, stop_s) if s.flow == flow.flow]
+    if not samples:
+        return None
+    queues = _queues(store.queues(key, iteration.start_s, stop_s), flow)
+    return _Window(result, iteration, flow, samples, queues)
+
+
+def _queues(points: Sequence[QueueSample], flow: FlowRecord) -> list[QueueSample]:
+    """Return the queue in the flow's way: of the link that its path is called after, else the longest at each time."""
+    direct = [
+        point for point in points if point.link == flow.path and point.direction == f"{flow.source}>{flow.destination}"
+    ]
+    if direct:
+        return direct
+    longest: dict[float, QueueSample] = {}
+    for point in points:
+        if point.at_s not in longest or point.backlog_bytes > longest[point.at_s].backlog_bytes:
+            longest[point.at_s] = point
+    return [longest[at_s] for at_s in sorted(longest)]
+
+
+# -- efficiency against loss ------------------------------------------------------------------------------------------
+
+
+def draw_efficiency_against_loss(
+    groups: Sequence[tuple[float, Comparison]], registry: Registry, directory: Path
+) -> Path:
+    """Draw each transport's efficiency over the loss of the links, one comparison for each loss; return the file.
+
+    A loss of 0 stands at the left end of the logarithmic axis. Raises ValueError without groups, StoreError when the
+    file cannot be written.
+    """
+    if not groups:
+        raise ValueError("groups: there is no loss to draw")
+    ordered = sorted(groups, key=lambda group: group[0])
+    positive = [loss for loss, _ in ordered if loss > 0]
+    none_at = (positive[0] if positive else 1e-5) / 10
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(7, 4.6), layout="constrained")
+        axes = figure.subplots()
+        for name in dict.fromkeys(result.name for _, comparison in ordered for result in comparison.transports):
+            look = look_of(name, registry)
+            points = [
+                (loss or none_at, *(percentile(result.efficiencies, share) or 0.0 for share in (0.1, 0.5, 0.9)))
+                for loss, comparison in ordered
+                for result in comparison.transports
+                if result.name == name and result.n
+            ]
+            if points:
+                losses, lows, middles, highs = zip(*points, strict=True)
+                axes.fill_between(losses, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
+                axes.plot(losses, middles, color=look.colour, marker=look.marker, label=name)
+        axes.set_xscale("log")
+        ticks = [loss or none_at for loss, _ in ordered]
+        axes.set_xticks(ticks, ["0" if loss == 0 else f"{loss:g}" for loss, _ in ordered])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set(ylim=(0, 1.05), xlabel="loss per packet, both directions", ylabel="efficiency = bound / completion")
+        axes.axhline(1.0, color=_BOUND, linestyle="--", linewidth=1.2)
+        axes.set_title(
+            f"{ordered[0][1].scenario} ({ordered[0][1].backend}): median, band from 10th to 90th percentile",
+            loc="left",
+            fontsize=10,
+        )
+        axes.legend(loc="lower left")
+        return _save(figure, directory / LOSS)
