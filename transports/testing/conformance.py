@@ -87,7 +87,7 @@ def check_transport(
     may take. stop_after: violations that end the check.
 
     What is checked: every message arrives once, byte for byte, or an endpoint fails with a reason, which it may only
-    on a path with an outage or lasting loss; verbs raise nothing, whatever arrives; hostile and corrupt datagrams are
+    on a path with an outage or much loss; verbs raise nothing, whatever arrives; hostile and corrupt datagrams are
     counted as rejected; timers never spin; `depart_at` never decreases, sizes are true and fit the MTU; the same
     schedule gives the same datagrams; what is encoded lazily agrees with its octets; after the last message there is
     silence; counters only grow.
@@ -155,7 +155,7 @@ class _Run:
         """Run the schedule. Raises ContractError."""
         outcome = self._once(Encoding.LAZY)
         if outcome.gave_up and self._schedule.gentle:
-            raise ContractError(f"{outcome.gave_up} (on paths with neither outage nor lasting loss)")
+            raise ContractError(f"{outcome.gave_up} (on paths with neither outage nor much loss)")
         if replay:
             recorded = self._once(Encoding.RECORDED)
             if recorded.header_digest != outcome.header_digest:

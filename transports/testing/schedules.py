@@ -77,10 +77,13 @@ class Schedule:
 
     @property
     def gentle(self) -> bool:
-        """Return whether a transport that gives up here gives up too easily: no outage, and little loss."""
+        """Return whether a transport that gives up here gives up too easily: no outage, and little loss in the mean."""
         losses = [loss for link in self.links for loss in (link.loss, link.loss_back) if loss is not None]
         dark = any(isinstance(event, Outage) for link in self.links for event in link.events)
-        return not dark and all(isinstance(loss, TailOfBurst | Listed) or loss.mean_loss == 0.0 for loss in losses)
+        return not dark and all(
+            isinstance(loss, TailOfBurst | Listed) or (loss.mean_loss is not None and loss.mean_loss <= 0.02)
+            for loss in losses
+        )
 
     @property
     def name(self) -> str:
