@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 from experiments.reading import Given, ScenarioError, bare, close_matches, shown
@@ -77,7 +78,7 @@ def _apply(node: dict[str, object], steps: Sequence[tuple[str, int | None]], ove
     if not further and index is None:
         if (rival := _RIVALS.get(name)) is not None:
             node.pop(rival, None)
-        node[name] = Given(override.value, override.label)
+        node[name] = Given(deepcopy(override.value), override.label)  # a table of its own for each
         return
     if name not in node:
         if index is not None:
@@ -88,7 +89,7 @@ def _apply(node: dict[str, object], steps: Sequence[tuple[str, int | None]], ove
         if index is not None and index >= len(below):
             raise ScenarioError(f"{override.label}: there are only {len(below)} {name}, counted from 0")
         if not further:
-            below[index or 0] = Given(override.value, override.label)
+            below[index or 0] = Given(deepcopy(override.value), override.label)
             return
         for item in below if index is None else [below[index]]:
             _apply(_table(item, name, override), further, override)

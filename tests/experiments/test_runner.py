@@ -1,0 +1,116 @@
+import subprocess
+import sys
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+
+from experiments.runner import plan, run_all
+from experiments.scenario import load_scenario
+from experiments.store import FILE_NAME, Store
+from worlds import TRANSPORTS, WORLD
+
+SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
+
+
+def tasks(*transports, seeds=(0,)):
+    return plan(SCENARIO, backend="plain", transports=transports, seeds=seeds)
+
+
+def test_each_transport_runs_with_each_seed_and_the_first_seed_keeps_time_series():
+    planned = tasks("reno", "cubic", seeds=range(4, 6))
+    assert [(task.transport, task.spec.seed) for task in planned] == [
+        ("reno", 4),
+        ("reno", 5),
+        ("cubic", 4),
+        ("cubic", 5),
+    ]
+    assert [task.spec.sample_interval_s is not None for task in planned] == [True, False, True, False]
+    assert len({task.key for task in planned}) == 4
+
+
+def test_what_goes_wrong_is_a_row_and_the_others_go_on(tmp_path):
+    planned = tasks("unfit", "reno", "crashing", "lost", "broken", "cubic")
+    seen = []
+    with Store(tmp_path) as store:
+        run_all(planned, store, WORLD, workers=0, progress=lambda task, outcome: seen.append(outcome.status))
+        runs = store.runs([task.key for task in planned])
+        counts = [len(store.iterations(task.key)) for task in planned]
+    assert [(run.transport, run.status, run.reason) for run in runs] == [
+        ("unfit", "unsupported", "unfit needs real packets, which plain lacks"),
+        ("reno", "ok", ""),
+        ("crashing", "failed", "ZeroDivisionError: float division by zero"),
+        ("lost", "failed", "the link's RTT is off by 3 ms"),
+        ("broken", "failed", "iteration 19 did not complete"),
+        ("cubic", "ok", ""),
+    ]
+    assert counts == [0, 20, 0, 0, 20, 20]
+    assert seen == ["unsupported", "ok", "failed", "failed", "failed", "ok"]
+
+
+def test_worker_processes_leave_the_same_store_as_this_one(tmp_path):
+    planned = tasks("reno", "unfit", "adaptive", seeds=(0, 1))
+    dumps = []
+    for workers in (0, 2):
+        with Store(tmp_path / str(workers)) as store:
+            run_all(planned, store, WORLD, workers=workers)
+            dumps.append([list(store.dump(table)[1]) for table in ("runs", "iterations", "flows", "samples")])
+    assert dumps[0] == dumps[1]
+    assert dumps[0][0]
+
+
+def test_a_process_that_dies_costs_its_own_run_alone(tmp_path):
+    planned = tasks("reno", "dying", "cubic", "adaptive")
+    with Store(tmp_path) as store:
+        run_all(planned, store, WORLD, workers=2)
+        runs = store.runs([task.key for task in planned])
+    assert [run.status for run in runs] == ["ok", "failed", "ok", "ok"]
+    assert runs[1].reason == "the process that ran it died; it may have run out of memory"
+    assert active_children() == []
+
+
+INTERRUPTED = """
+import os
+import signal
+import sys
+from pathlib import Path
+from multiprocessing import active_children
+from experiments.runner import plan, run_all
+from experiments.scenario import load_scenario
+from experiments.store import Store
+from worlds import TRANSPORTS, WORLD
+
+if __name__ == "__main__":
+    scenario = load_scenario("coast-to-coast", TRANSPORTS)
+    tasks = plan(scenario, backend="plain", transports=["reno", "waiting", "cubic"], seeds=[0])
+    with Store(Path(sys.argv[1])) as store:
+        try:
+            run_all(tasks, store, WORLD, workers=1, progress=lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        except KeyboardInterrupt:
+            print(len(active_children()), "left")
+"""
+
+
+def test_an_interruption_keeps_what_is_finished_and_leaves_no_worker(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    paths = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+    ended = subprocess.run(
+        [sys.executable, script, tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={"PYTHONPATH": ":".join(paths), "PATH": ""},
+        check=False,
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("0 left\n", "", 0)
+    assert (tmp_path / "out" / FILE_NAME).exists()
+    with Store.existing(tmp_path / "out") as store:
+        assert [run.transport for run in store.runs()] == ["reno"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_no_tasks_are_no_trouble(tmp_path, workers):
+    with Store(tmp_path) as store:
+        run_all([], store, WORLD, workers=workers)
+        assert store.runs() == []
