@@ -53,9 +53,11 @@ class OutgoingStream:
     def read(self, offset: int, length: int) -> Buffer:
         """Return the octets from `offset` on: `length` of them, or fewer at the end of what is queued.
 
-        A view where they lie in one chunk, a copy where they straddle. Raises ValueError for what was released or was
-        never queued.
+        A view where they lie in one chunk, a copy where they straddle. Raises ValueError where `offset` is released or
+        beyond the end.
         """
+        if not self.released <= offset <= self.end or length < 0:
+            raise ValueError(f"offset: {length} octets from {offset} are not within {self.released} to {self.end}")
         starts, chunks = self._starts, self._chunks
         index = self._current
         if index < len(starts):
@@ -65,8 +67,6 @@ class OutgoingStream:
                 stop = begin + length
                 if stop <= len(chunk):
                     return chunk[begin:stop]
-        if not self.released <= offset <= self.end or length < 0:
-            raise ValueError(f"offset: {offset} is outside of {self.released} to {self.end}")
         stop = min(offset + length, self.end)
         if offset == stop:
             return b""

@@ -1,0 +1,90 @@
+"""Every operation of a RangeSet is compared with the same operation on a plain set of integers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from transports.recovery.ranges import RangeSet
+
+NUMBERS = st.integers(0, 60)
+
+
+def runs(numbers: set[int]) -> list[tuple[int, int]]:
+    """Return the maximal runs of consecutive integers, ascending."""
+    return [
+        (start, next(stop for stop in range(start, 10**6) if stop not in numbers))
+        for start in sorted(numbers)
+        if start - 1 not in numbers
+    ]
+
+
+class AgainstASet(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges = RangeSet()
+        self.model: set[int] = set()
+
+    @rule(start=NUMBERS, stop=NUMBERS)
+    def add(self, start: int, stop: int) -> None:
+        fresh = set(range(start, stop)) - self.model
+        assert self.ranges.add(start, stop) == runs(fresh)
+        self.model |= fresh
+
+    @rule(start=NUMBERS, stop=NUMBERS)
+    def discard(self, start: int, stop: int) -> None:
+        gone = set(range(start, stop)) & self.model
+        assert self.ranges.discard(start, stop) == runs(gone)
+        self.model -= gone
+
+    @rule(bound=NUMBERS)
+    def discard_below(self, bound: int) -> None:
+        gone = {number for number in self.model if number < bound}
+        assert self.ranges.discard_below(bound) == len(gone)
+        self.model -= gone
+
+    @rule(start=NUMBERS, stop=NUMBERS)
+    def query(self, start: int, stop: int) -> None:
+        wanted = set(range(start, stop))
+        assert self.ranges.covers(start, stop) == (wanted <= self.model)
+        assert list(self.ranges.gaps(start, stop)) == runs(wanted - self.model)
+        assert (start in self.ranges) == (start in self.model)
+        assert self.ranges.first_gap(start) == next(n for n in range(start, 100) if n not in self.model)
+        assert self.ranges.range_at(start) == next((run for run in runs(self.model) if run[0] <= start < run[1]), None)
+
+    @invariant()
+    def alike(self) -> None:
+        assert list(self.ranges) == runs(self.model)
+        assert self.ranges.total == len(self.model)
+        assert len(self.ranges) == len(runs(self.model))
+        assert self.ranges.lowest == min(self.model, default=None)
+        assert self.ranges.highest == max(self.model, default=None)
+
+
+TestAgainstASet = AgainstASet.TestCase
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS)))
+def test_the_order_of_additions_does_not_matter(ranges: list[tuple[int, int]]) -> None:
+    assert RangeSet(ranges) == RangeSet(reversed(ranges))
+
+
+def test_adjacent_ranges_become_one() -> None:
+    ranges = RangeSet([(0, 5), (10, 15)])
+    assert ranges.add(5, 10) == [(5, 10)]
+    assert list(ranges) == [(0, 15)]
+
+
+def test_clear_leaves_an_empty_set() -> None:
+    ranges = RangeSet([(1, 4)])
+    ranges.clear()
+    assert not ranges
+    assert ranges.total == 0
+    assert ranges == RangeSet()
+
+
+def test_a_range_set_is_not_hashable_and_equals_no_other_type() -> None:
+    with pytest.raises(TypeError):
+        hash(RangeSet())
+    assert RangeSet() != []
+    assert repr(RangeSet([(1, 3), (5, 6)])) == "RangeSet([(1, 3), (5, 6)])"
