@@ -1,0 +1,208 @@
+import csv
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from emulation.registry import BackendRegistry
+from experiments import cli, losses
+from experiments.plot import LOSS, OVERVIEW, SERIES
+from transports.registry import Registry
+from worlds import BACKENDS, TRANSPORTS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch, tmp_path):
+    """Let the commands find the worlds and transports of the tests, and write below a directory of their own."""
+    monkeypatch.setattr(BackendRegistry, "installed", lambda: BACKENDS)
+    monkeypatch.setattr(Registry, "installed", lambda: TRANSPORTS)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+
+def compare(*arguments):
+    return cli.main(["compare", "--backend", "plain", *arguments])
+
+
+def test_compare_prints_a_table_and_writes_store_and_pictures(capsys, tmp_path):
+    assert compare("--transport", "reno", "--transport", "adaptive", "--iterations", "4") == 0
+    printed = capsys.readouterr()
+    assert "coast-to-coast in plain" in printed.out
+    assert "paths: 4 × 5 Gbit/s at RTT 60 ms; shard: 57.13 MB in each direction." in printed.out
+    assert printed.err.splitlines() == ["reno, seed 0: ok (1 of 2)", "adaptive, seed 0: ok (2 of 2)"]
+    files = {path.name for path in (tmp_path / "out" / "coast-to-coast").iterdir()}
+    assert files == {"results.sqlite", OVERVIEW, SERIES}
+
+
+def test_json_is_one_document_and_nothing_else_and_the_same_every_time(capsys, tmp_path):
+    texts = []
+    for name in ("one", "two"):
+        assert compare("--json", "--seeds", "2", "--iterations", "3", "--out", str(tmp_path / name)) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    document = json.loads(texts[0])
+    assert [(t["name"], t["n"]) for t in document["transports"]] == [("reno", 6), ("cubic", 6), ("adaptive", 6)]
+    assert str(tmp_path) not in texts[0]
+
+
+def test_results_of_another_scenario_in_the_directory_do_not_matter(capsys):
+    assert compare("lossless", "--out", "here", "--transport", "reno", "--seeds", "2") == 0
+    assert compare("metro", "--out", "here", "--transport", "reno", "--json") == 0
+    document = json.loads(capsys.readouterr().out.partition("{")[2].join(["{", ""]))
+    assert (document["scenario"], document["transports"][0]["n"]) == ("metro", 20)
+
+
+@pytest.mark.parametrize(
+    ("transports", "code"),
+    [
+        (["reno"], 0),
+        (["reno", "unfit"], 0),
+        (["unfit"], 3),
+        (["reno", "broken"], 1),
+        (["unfit", "crashing"], 1),
+    ],
+)
+def test_the_exit_code_tells_how_it_went(transports, code, capsys):
+    options = [part for name in transports for part in ("--transport", name)]
+    assert compare("--iterations", "2", "--json", *options) == code
+    assert [t["name"] for t in json.loads(capsys.readouterr().out)["transports"]] == transports
+
+
+def test_changes_reach_the_run(capsys):
+    assert compare("--transport", "reno", "--set", "scenario.iterations=5", "--set", "reno.gain=2", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["transports"][0]["n"] == 5
+
+
+def test_a_transport_may_stand_in_any_module(capsys):
+    assert compare("--transport", "worlds:ELSEWHERE", "--transport", "worlds:ELSEWHERE", "--json") == 0
+    assert [t["name"] for t in json.loads(capsys.readouterr().out)["transports"]] == ["worlds:ELSEWHERE"]
+
+
+BAD = {
+    "unknown scenario": (["coast"], "there is no scenario 'coast'; did you mean 'coast-to-coast'?"),
+    "missing file": (["none.toml"], "none.toml: there is no such file"),
+    "unknown transport": (["--transport", "renno"], "--transport: there is no transport 'renno'; did you mean 'reno'?"),
+    "missing module": (
+        ["--transport", "nowhere:SPEC"],
+        "--transport: transport 'nowhere:SPEC' cannot be loaded: No module named 'nowhere'",
+    ),
+    "no transport": (
+        ["--transport", "worlds:BOUND_S"],
+        "--transport: transport 'worlds:BOUND_S' is not a TransportSpec",
+    ),
+    "unknown backend": (["--backend", "netns"], "--backend: there is no backend 'netns'; there are plain"),
+    "no iterations": (["--iterations", "0"], "--iterations: 0 is not between 1 and 1000000"),
+    "iterations in words": (["--iterations", "many"], "argument --iterations: invalid int value: 'many'"),
+    "negative seed": (["--seed", "-1"], f"--seed: -1 is not between 0 and {2**62}"),
+    "no seeds": (["--seeds", "0"], "--seeds: 0 is not between 1 and 100000"),
+    "seeds beyond the last": (["--seed", str(2**62), "--seeds", "2"], f"--seeds: seed {2**62 + 1} would be more than"),
+    "bad change": (["--set", "links[1].loss=2"], "--set links[1].loss: 2 is not a probability"),
+    "out is a file": (["--out", "file"], "file: is no directory for results (File exists)"),
+    "unknown option": (["--scale=2"], "unrecognized arguments: --scale=2"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD)
+def test_bad_input_gets_one_sentence_and_leaves_nothing(arguments, sentence, capsys, tmp_path):
+    (tmp_path / "file").write_text("x")
+    assert compare(*arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"bicoastal: {sentence}")
+    assert printed.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["size"], ["list"], ["list", "colours"], ["export"], ["export", "none"]])
+def test_a_command_that_is_not_there_gets_one_sentence(arguments, capsys):
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("bicoastal: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_version_and_help(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"bicoastal {version('bicoastal')}\n"
+    assert cli.main(["compare", "--help"]) == 0
+    assert "--set KEY=VALUE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("scenarios", "metro           The coast-to-coast job between neighbours: 2 ms RTT"),
+        ("transports", "adaptive  adaptive, for tests"),
+        ("backends", "plain  A world in which the transport's name decides what happens; seeds and iterations make it"),
+        ("deployments", "hundred-trillion  838,800 GPU pairs, 57.13 MB for each to send across."),
+    ],
+)
+def test_list_shows_names_and_descriptions(what, line, capsys):
+    assert cli.main(["list", what]) == 0
+    assert any(found.startswith(line) for found in capsys.readouterr().out.splitlines())
+
+
+def test_export_writes_a_table_for_each_kind_of_row(capsys):
+    assert compare("--transport", "reno", "--iterations", "3", "--out", "here") == 0
+    capsys.readouterr()
+    assert cli.main(["export", "here", "--format", "csv"]) == 0
+    files = capsys.readouterr().out.split()
+    assert files[:2] == ["here/runs.csv", "here/iterations.csv"]
+    assert not list(Path("here").glob("*.unfinished"))
+    with open("here/iterations.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["completion_s"]) for row in rows] == pytest.approx([0.3, 0.3, 0.35])
+    with open("here/notices.csv", newline="", encoding="utf-8") as file:
+        assert next(csv.DictReader(file))["detail"] == "it's a “test”; really"
+
+
+def test_an_interruption_is_told_in_one_line(monkeypatch, capsys):
+    def interrupted(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run_all", interrupted)
+    assert compare() == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "bicoastal: interrupted; what was finished is kept"
+
+
+def test_a_reader_that_goes_away_is_no_trouble():
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "experiments.cli", "list", "scenarios"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            timeout=50,
+            check=False,
+        )
+    assert (ended.stderr, ended.returncode) == (b"", 141)
+
+
+def test_the_sweep_over_losses_draws_its_figure(capsys, tmp_path):
+    options = ["--backend", "plain", "--losses", "0,1e-3", "--transport", "reno", "--iterations", "2", "--out", "here"]
+    assert losses.main(options) == 0
+    assert capsys.readouterr().out == f"here/{LOSS}\n"
+    assert (tmp_path / "here" / LOSS).exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("0,2", "--losses: 2.0 is not a probability"),
+        ("0,x", "--losses: 'x' is not a probability"),
+        ("", "--losses: '' is not a probability"),
+        ("nan", "--losses: nan is not a probability"),
+    ],
+)
+def test_a_loss_that_is_none_gets_one_sentence(given, sentence, capsys):
+    assert losses.main(["--backend", "plain", "--losses", given]) == 2
+    assert capsys.readouterr().err == f"bicoastal: {sentence}\n"

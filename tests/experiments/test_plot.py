@@ -1,0 +1,85 @@
+import hashlib
+
+import pytest
+from matplotlib.image import imread
+
+from experiments.compare import compare
+from experiments.losses import compare_losses
+from experiments.overrides import option
+from experiments.plot import LOSS, OVERVIEW, SERIES, draw_comparison, draw_efficiency_against_loss
+from experiments.runner import plan, run_all
+from experiments.scenario import load_scenario
+from experiments.store import Store, StoreError
+from worlds import TRANSPORTS, WORLD
+
+SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
+
+
+def draw(tmp_path, *transports, sampled=True):
+    tasks = plan(SCENARIO, backend="plain", transports=transports, seeds=[0], sampled=sampled)
+    with Store(tmp_path) as store:
+        run_all(tasks, store, WORLD, workers=0)
+        return draw_comparison(store, compare(store, [task.key for task in tasks]), TRANSPORTS, tmp_path)
+
+
+def colours(path):
+    """Return the colours of a picture, as #rrggbb, that fill at least 100 of its points."""
+    points = (imread(path)[:, :, :3] * 255).round().astype("u4")
+    packed = (points[:, :, 0] << 16 | points[:, :, 1] << 8 | points[:, :, 2]).ravel()
+    found: dict[int, int] = {}
+    for value in packed.tolist():
+        found[value] = found.get(value, 0) + 1
+    return {f"#{value:06x}" for value, count in found.items() if count >= 100}
+
+
+def test_both_pictures_show_every_transport_in_its_colour(tmp_path):
+    files = draw(tmp_path, "reno", "cubic", "adaptive")
+    assert [path.name for path in files] == [OVERVIEW, SERIES]
+    assert colours(tmp_path / SERIES) >= {"#0072b2", "#d55e00", "#009e73"}
+    assert imread(tmp_path / OVERVIEW).shape[1] == 1430  # 11 inches at 130 dots
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([OVERVIEW, SERIES, "results.sqlite"])
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path):
+    digests = [
+        [hashlib.sha256(path.read_bytes()).hexdigest() for path in draw(tmp_path / name, "reno", "adaptive")]
+        for name in ("one", "two")
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_without_time_series_there_is_the_overview_alone(tmp_path):
+    assert [path.name for path in draw(tmp_path, "reno", sampled=False)] == [OVERVIEW]
+
+
+def test_a_failed_iteration_does_not_keep_the_others_from_being_drawn(tmp_path):
+    assert [path.name for path in draw(tmp_path, "broken", "unfit")] == [OVERVIEW, SERIES]
+
+
+def test_where_nothing_ran_nothing_is_drawn(tmp_path):
+    assert draw(tmp_path, "unfit", "crashing") == []
+
+
+def test_a_picture_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / OVERVIEW).mkdir()
+    with pytest.raises(StoreError, match=r"overview.png: cannot be written \(Is a directory\)$"):
+        draw(tmp_path, "reno")
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_efficiency_is_drawn_over_loss(tmp_path):
+    scenarios = [
+        (loss, load_scenario("coast-to-coast", TRANSPORTS, [option("--losses", "links.loss", loss)]))
+        for loss in (1e-3, 0.0, 1e-4)
+    ]
+    with Store(tmp_path) as store:
+        groups = compare_losses(
+            scenarios, store, WORLD, backend="plain", transports=["reno", "adaptive", "unfit"], seeds=2, workers=0
+        )
+        assert len(store.runs()) == 3 * 3 * 2
+    assert [comparison.transports[0].n for _, comparison in groups] == [40, 40, 40]
+    path = draw_efficiency_against_loss(groups, TRANSPORTS, tmp_path)
+    assert path == tmp_path / LOSS
+    assert colours(path) >= {"#0072b2", "#009e73"}
+    with pytest.raises(ValueError, match=r"^groups: "):
+        draw_efficiency_against_loss([], TRANSPORTS, tmp_path)
