@@ -4,7 +4,7 @@ import contextlib
 from ipaddress import IPv4Address
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Raw
@@ -311,6 +311,8 @@ def test_reversed_four_tuple_is_the_other_ends_view() -> None:
 
 
 @given(st.integers(0, 1 << 50), st.integers(-(1 << 31) + 1, (1 << 31) - 1))
+@example(1 << 40, (1 << 31) - 1)
+@example(1 << 40, 1 - (1 << 31))
 def test_unwrap_finds_any_number_less_than_half_the_space_away(near: int, distance: int) -> None:
     assert unwrap((near + distance) % (1 << 32), near) == near + distance
 
