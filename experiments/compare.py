@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -205,8 +204,9 @@ def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -
     table.add_column("status", no_wrap=True)
     for heading in ("n", *(["first"] if wide else []), "min", "p50", "p99", "max"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("effi-\nciency", "over-\nhead", "re-\npairs", "time-\nouts"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("effi-|ciency", "over-|head", "re-|pairs", "time-|outs"):
+        whole, broken = heading.replace("-|", ""), heading.replace("|", "\n")
+        table.add_column(whole if wide else broken, justify="right", no_wrap=True)
     for result in comparison.transports:
         times = [percentile(result.completions_s, share) for share in (0.0, 0.5)]
         times += [result.p99_s, percentile(result.completions_s, 1.0)]
@@ -230,7 +230,7 @@ def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -
         if result.reason
     ]
     captions = [Text(line, style="dim") for line in (*_meaning(comparison, wide=wide), *notes)]
-    return Group(title, Text(), table, Text(), *(Padding(line, (0, 0, 0, 0)) for line in (*reasons, *captions)))
+    return Group(title, Text(), table, Text(), *reasons, *captions)
 
 
 def _milliseconds(time_s: float | None) -> str:
@@ -240,12 +240,12 @@ def _milliseconds(time_s: float | None) -> str:
 
 
 def _meaning(comparison: Comparison, *, wide: bool) -> list[str]:
-    lines = []
-    if comparison.bound_s is not None:
-        lines.append(
-            f"bound: {format_time(comparison.bound_s)} = one-way propagation + payload / bottleneck rate, per trip; "
-            "efficiency = bound / completion (p50)."
-        )
+    if comparison.bound_s is None:
+        return []
+    lines = [
+        f"bound: {format_time(comparison.bound_s)} = one-way propagation + payload / bottleneck rate, per trip; "
+        "efficiency = bound / completion (p50)."
+    ]
     lines.append(
         "completion: from the first byte offered to the last byte verified at the receiver, slowest message, both "
         "directions; over all iterations, the first one (nothing learned yet) included"

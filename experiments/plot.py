@@ -83,7 +83,14 @@ def _overview(comparison: Comparison, ran: Sequence[TransportResult], looks: Map
     _draw_completions(left, comparison, ran, looks)
     _draw_efficiencies(right, ran, looks)
     figure.suptitle(f"{comparison.scenario} ({comparison.backend})", x=0.01, ha="left", fontweight="bold")
+    _legend(figure, left)
     return figure
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Put the legend beside the title, where it can hide nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
 
 
 def _draw_completions(
@@ -121,7 +128,6 @@ def _draw_completions(
     _time_axis(axes, shortest, longest)
     axes.set(xlabel="completion of an iteration, ms", ylabel="share of iterations", ylim=(0, 1.02))
     axes.set_title("Completion", loc="left", fontsize=11)
-    axes.legend(loc="lower right")
 
 
 def _time_axis(axes: Axes, shortest: float, longest: float) -> None:
@@ -131,7 +137,7 @@ def _time_axis(axes: Axes, shortest: float, longest: float) -> None:
         return
     axes.set_xscale("log")
     axes.set_xlim(shortest / 1.35, longest * 1.15)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
@@ -199,9 +205,9 @@ def _series(
         rate.set_ylim(0, None)
     for row, label in enumerate(("cwnd, MB", "in flight / RTT, Gbit/s", "queue, MB")):
         grid[row][0].set_ylabel(label)
-    grid[0][-1].legend(loc="upper right")
+    _legend(figure, grid[0][0])
     figure.suptitle(
-        f"{comparison.scenario} ({comparison.backend}): the flow of each iteration that ended last; ● its end",
+        f"{comparison.scenario} ({comparison.backend}): of an iteration the flow that ended last",
         x=0.01,
         ha="left",
         fontweight="bold",
@@ -225,7 +231,9 @@ def _draw_window(window: _Window, look: Look, cwnd: Axes, rate: Axes, queue: Axe
         points = [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None]
         if not points:
             continue
-        axes.plot(*zip(*points, strict=True), color=look.colour, label=window.result.name)
+        axes.plot(
+            *zip(*points, strict=True), color=look.colour, marker=look.marker, markevery=[-1], label=window.result.name
+        )
     if window.flow.completion_s is not None:
         end_ms = 1e3 * (window.flow.start_s + window.flow.completion_s - window.iteration.start_s)
         for axes in (cwnd, rate, queue):
