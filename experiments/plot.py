@@ -1,7 +1,7 @@
 """The pictures of a comparison, drawn from the store alone: who is how fast, why, and what loss does to it."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,8 @@ _STYLE: dict[Any, Any] = {  # matplotlib's stubs want its 300 keys as literals
     "legend.frameon": False,
 }
 _BOUND = "#444444"
+_SPARE_COLOURS = ("#cc79a7", "#56b4e9", "#e69f00", "#000000")  # of Okabe and Ito's, told apart by everyone
+_SPARE_MARKERS = ("D", "v", "P", "X")
 _LOG_FROM_RATIO = 4.0  # slowest over fastest: from here on a linear axis hides the fast ones
 
 
@@ -40,10 +42,17 @@ class Look(NamedTuple):
     marker: str
 
 
-def look_of(name: str, registry: Registry) -> Look:
-    """Return the colour and the marker that the transport's specification gives."""
-    spec = registry.resolve(name)
-    return Look(spec.colour, spec.marker)
+def looks_of(names: Iterable[str], registry: Registry) -> dict[str, Look]:
+    """Return each transport's colour and marker: what its specification says, or another where that is taken."""
+    looks: dict[str, Look] = {}
+    for name in names:
+        spec = registry.resolve(name)
+        colours, markers = ({look[part] for look in looks.values()} for part in (0, 1))
+        # a third party's transports may all have the default look
+        colour = next((c for c in (spec.colour, *_SPARE_COLOURS) if c not in colours), spec.colour)
+        marker = next((m for m in (spec.marker, *_SPARE_MARKERS) if m not in markers), spec.marker)
+        looks[name] = Look(colour, marker)
+    return looks
 
 
 def draw_comparison(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[Path]:
@@ -51,7 +60,7 @@ def draw_comparison(store: Store, comparison: Comparison, registry: Registry, di
     ran = [result for result in comparison.transports if any(result.completions_s)]
     if not ran:
         return []
-    looks = {result.name: look_of(result.name, registry) for result in ran}
+    looks = looks_of([result.name for result in ran], registry)
     with mpl.rc_context(_STYLE):
         files = [_save(_overview(comparison, ran, looks), directory / OVERVIEW)]
         series = _series(store, comparison, ran, looks)
@@ -218,10 +227,7 @@ def _series(
 def _draw_window(window: _Window, look: Look, cwnd: Axes, rate: Axes, queue: Axes) -> None:
     times = window.times_ms(window.samples)
     windows = [None if s.cwnd_bytes is None else s.cwnd_bytes / 1e6 for s in window.samples]
-    rates = [
-        8e-9 * s.in_flight_bytes / s.srtt_s if s.in_flight_bytes is not None and s.srtt_s else None
-        for s in window.samples
-    ]
+    rates = [_rate_gbps(s) for s in window.samples]
     backlogs = [point.backlog_bytes / 1e6 for point in window.queues]
     for axes, xs, ys in (
         (cwnd, times, windows),
@@ -234,10 +240,13 @@ def _draw_window(window: _Window, look: Look, cwnd: Axes, rate: Axes, queue: Axe
         axes.plot(
             *zip(*points, strict=True), color=look.colour, marker=look.marker, markevery=[-1], label=window.result.name
         )
-    if window.flow.completion_s is not None:
-        end_ms = 1e3 * (window.flow.start_s + window.flow.completion_s - window.iteration.start_s)
-        for axes in (cwnd, rate, queue):
-            axes.plot(end_ms, 0, color=look.colour, marker=look.marker, markersize=8, clip_on=False, zorder=5)
+
+
+def _rate_gbps(sample: FlowSample) -> float | None:
+    """Return what is in flight per RTT (Little's law), Gbit/s; where nobody says so, the pacing rate."""
+    if sample.in_flight_bytes is not None and sample.srtt_s:
+        return 8e-9 * sample.in_flight_bytes / sample.srtt_s
+    return None if sample.pacing_rate_bps is None else 1e-9 * sample.pacing_rate_bps
 
 
 def _second(iterations: Sequence[IterationRecord]) -> IterationRecord:
@@ -302,8 +311,8 @@ def draw_efficiency_against_loss(
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(7, 4.6), layout="constrained")
         axes = figure.subplots()
-        for name in dict.fromkeys(result.name for _, comparison in ordered for result in comparison.transports):
-            look = look_of(name, registry)
+        names = dict.fromkeys(result.name for _, comparison in ordered for result in comparison.transports)
+        for name, look in looks_of(names, registry).items():
             points = [
                 (loss or none_at, *(percentile(result.efficiencies, share) or 0.0 for share in (0.1, 0.5, 0.9)))
                 for loss, comparison in ordered

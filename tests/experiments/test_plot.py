@@ -6,7 +6,7 @@ from matplotlib.image import imread
 from experiments.compare import compare
 from experiments.losses import compare_losses
 from experiments.overrides import option
-from experiments.plot import LOSS, OVERVIEW, SERIES, draw_comparison, draw_efficiency_against_loss
+from experiments.plot import LOSS, OVERVIEW, SERIES, draw_comparison, draw_efficiency_against_loss, looks_of
 from experiments.runner import plan, run_all
 from experiments.scenario import load_scenario
 from experiments.store import Store, StoreError
@@ -38,6 +38,13 @@ def test_both_pictures_show_every_transport_in_its_colour(tmp_path):
     assert colours(tmp_path / SERIES) >= {"#0072b2", "#d55e00", "#009e73"}
     assert imread(tmp_path / OVERVIEW).shape[1] == 1430  # 11 inches at 130 dots
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([OVERVIEW, SERIES, "results.sqlite"])
+
+
+def test_transports_of_one_look_are_told_apart():
+    looks = looks_of(["reno", "unfit", "broken", "lost"], TRANSPORTS)
+    assert looks["reno"] == ("#0072b2", "o")
+    assert len({look.colour for look in looks.values()}) == 4
+    assert len({look.marker for look in looks.values()}) == 4
 
 
 def test_the_same_results_give_the_same_bytes(tmp_path):
