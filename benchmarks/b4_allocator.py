@@ -1,0 +1,180 @@
+"""How good and how fast the B4 allocator is on networks of the size of B4 in 2012 (Jain et al., Table 3).
+
+    python benchmarks/b4_allocator.py [SEEDS]
+
+16 sites, 46 unidirectional edges, a flow group between every two sites (240), up to 4 tunnels a group. Also with 46
+links that carry both ways, and with the paper's 2,700 flow groups. The yardstick is the max-min fair allocation that
+linear programs find over every path there is: its throughput once all fair shares are fixed, and its smallest one.
+"""
+
+import importlib.util
+import random
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+from types import ModuleType
+
+from transports.b4.allocator import Allocation, FlowGroup, allocate
+from transports.b4.bandwidth import Application
+from transports.b4.network import Edge, Network
+from transports.b4.tunnels import cheapest_tunnels
+
+ROOT = Path(__file__).parent.parent
+GBPS = 1e9
+SITES = 16
+TIME_LIMIT_S = 0.3
+
+
+def load_reference() -> ModuleType:
+    """Return the linear programs that the tests use too."""
+    spec = importlib.util.spec_from_file_location("b4_reference", ROOT / "tests" / "b4_reference.py")
+    if spec is None or spec.loader is None:
+        raise ImportError("tests/b4_reference.py cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+reference = load_reference()
+
+
+def wide_area(seed: int, links: int) -> Network:
+    """Sites on a map of 5,000 by 2,500 km, in a ring then joined to what is near; capacities 100 to 400 Gbit/s."""
+    rng = random.Random(seed)
+    places = [(rng.uniform(0, 5000), rng.uniform(0, 2500)) for _ in range(SITES)]
+
+    def km(a: int, b: int) -> float:
+        return ((places[a][0] - places[b][0]) ** 2 + (places[a][1] - places[b][1]) ** 2) ** 0.5
+
+    tour = [0]
+    while len(tour) < SITES:
+        tour.append(min(set(range(SITES)) - set(tour), key=lambda site: km(tour[-1], site)))
+    pairs = {tuple(sorted((tour[at - 1], tour[at]))) for at in range(SITES)}
+    others = [(a, b) for a in range(SITES) for b in range(a + 1, SITES) if (a, b) not in pairs]
+    while len(pairs) < links:
+        chosen = rng.choices(others, [1 / km(*pair) ** 2 for pair in others])[0]
+        others.remove(chosen)
+        pairs.add(chosen)
+    edges = []
+    for a, b in sorted(pairs):
+        capacity = rng.choice((100, 200, 400)) * GBPS
+        for tail, head in ((a, b), (b, a)):
+            edges.append(
+                Edge(link=f"{a}-{b}", tail=f"s{tail}", head=f"s{head}", capacity_bps=capacity, cost=km(a, b) / 2e5)
+            )
+    return Network(sites=tuple(f"s{site}" for site in range(SITES)), edges=tuple(edges))
+
+
+def traffic(seed: int, network: Network, load: float, services: int = 1) -> list[FlowGroup]:
+    """Return groups between all sites. Demands are log-normal around a gravity model, `load` times the capacity."""
+    rng = random.Random(1000 + seed)
+    mass = {site: rng.lognormvariate(0, 0.7) for site in network.sites}
+    shapes = {
+        (a, b, service): mass[a] * mass[b] * rng.lognormvariate(0, 0.7)
+        for a in network.sites
+        for b in network.sites
+        if a != b
+        for service in range(services)
+    }
+    scale = load * sum(edge.capacity_bps for edge in network.edges) / sum(shapes.values())
+    return [
+        FlowGroup(
+            source=a,
+            destination=b,
+            service=str(service),
+            applications=(
+                Application(name="copy", weight=rng.choice((1, 2, 5, 10)), demand_bps=0.7 * scale * shape),
+                Application(name="bulk", weight=rng.choice((0.1, 0.5)), demand_bps=0.3 * scale * shape),
+            ),
+        )
+        for (a, b, service), shape in shapes.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """The linear program's answer."""
+
+    throughput_bps: float
+    smallest_share: float
+    took_s: float
+
+
+def yardstick(network: Network, groups: list[FlowGroup]) -> Yardstick:
+    routing = reference.routing_anywhere(
+        network.sites,
+        [(edge.tail, edge.head) for edge in network.edges],
+        [edge.capacity_bps / GBPS for edge in network.edges],
+        [(group.source, group.destination) for group in groups],
+    )
+    appetites = [
+        reference.Appetite(commodity=index, weight=each.weight, demand=each.demand_bps / GBPS)
+        for index, group in enumerate(groups)
+        for each in group.applications
+    ]
+    began = perf_counter()
+    rates = reference.max_min(routing, appetites)
+    took = perf_counter() - began
+    shares = [
+        rate / each.weight for rate, each in zip(rates, appetites, strict=True) if rate < each.demand * (1 - 1e-6)
+    ]
+    total = reference.most_throughput(routing, appetites, rates)
+    return Yardstick(total * GBPS, min(shares, default=float("inf")), took)
+
+
+def smallest_share(allocation: Allocation) -> float:
+    return min(group.fair_share for group in allocation.groups)
+
+
+def measure(title: str, links: int, load: float, seeds: int) -> None:
+    ways = {
+        "4 tunnels, quantum 1/4": {"quantum": 0.25},
+        "4 tunnels": {},
+        "8 tunnels": {"tunnels_per_group": 8},
+        "any number": {"tunnels_per_group": None},
+        "4 listed (k shortest)": {"listed": 4},
+        "8 listed (k shortest)": {"listed": 8, "tunnels_per_group": 8},
+    }
+    throughput: dict[str, list[float]] = {way: [] for way in ways}
+    shares: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    programs = []
+    for seed in range(seeds):
+        network = wide_area(seed, links)
+        groups = traffic(seed, network, load)
+        best = yardstick(network, groups)
+        programs.append(best.took_s)
+        for way, options in ways.items():
+            arguments = dict(options)
+            count = arguments.pop("listed", None)
+            if count is not None:
+                pairs = [(group.source, group.destination) for group in groups]
+                arguments["tunnels"] = cheapest_tunnels(network, pairs, int(count))
+            began = perf_counter()
+            allocation = allocate(network, groups, **arguments)
+            times[way].append(perf_counter() - began)
+            throughput[way].append(allocation.rate_bps / best.throughput_bps)
+            shares[way].append(min(1.0, smallest_share(allocation) / best.smallest_share))
+    print(f"\n{title}, {seeds} networks; linear programs take {fmean(programs):.2f} s on average")
+    print(f"  {'':24}{'throughput / LP':>22}{'smallest share / LP':>24}{'time':>18}")
+    for way in ways:
+        print(
+            f"  {way:24}{fmean(throughput[way]):>10.1%} (≥ {min(throughput[way]):.1%})"
+            f"{fmean(shares[way]):>12.1%} (≥ {min(shares[way]):.1%}){fmean(times[way]) * 1e3:>8.1f} ms"
+            f" (≤ {max(times[way]) * 1e3:.0f})"
+        )
+
+
+def main() -> int:
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    for load in (0.2, 0.4, 0.8):
+        measure(f"16 sites, 46 edges one way, 240 groups, load {load}", 23, load, seeds)
+    measure("16 sites, 46 links both ways, 240 groups, load 0.4", 46, 0.4, seeds)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,231 @@
+"""The allocator of B4: who may send how much, and over which tunnels.
+
+Jain et al., "B4: Experience with a Globally-Deployed Software Defined WAN", SIGCOMM 2013, §4.2-4.3. Pure and
+deterministic: equal arguments give equal allocations, and nothing is kept between calls.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import fsum, inf
+
+from transports.b4.bandwidth import Application, BandwidthFunction
+from transports.b4.generation import Listed, Search, generate
+from transports.b4.network import Network
+from transports.b4.quantise import Quantiser, quanta_in_one
+from transports.b4.tunnels import Route, Tunnel, TunnelTable, closed_edges
+from wan.checks import check_name, check_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowGroup:
+    """The applications that send from one site to another, in one class of service (§4.1).
+
+    Raises ValueError naming the field: no application, two of one name, or a group that goes nowhere.
+    """
+
+    source: str
+    destination: str
+    applications: tuple[Application, ...]
+    service: str = ""
+    function: BandwidthFunction = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check every field and compose the bandwidth function."""
+        check_name("source", self.source)
+        check_name("destination", self.destination)
+        if self.source == self.destination:
+            raise ValueError(f"destination: the flow group starts at {self.source!r} too")
+        if not self.applications:
+            raise ValueError("applications: a flow group needs at least one")
+        if len({each.name for each in self.applications}) < len(self.applications):
+            raise ValueError("applications: two of them have one name")
+        object.__setattr__(self, "function", BandwidthFunction(self.applications))
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells flow groups apart: source, destination, class of service."""
+        return self.source, self.destination, self.service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelShare:
+    """What a flow group sends over one tunnel: a rate, and the split it is of the group's rate."""
+
+    tunnel: Tunnel
+    rate_bps: float
+    split: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelGroup:
+    """A flow group's tunnels with their splits, in the order in which they were filled, and what the group gets.
+
+    fair_share: where the group got stuck; infinite when its demand is met, 0 when it has no way to its destination.
+    """
+
+    group: FlowGroup
+    tunnels: tuple[TunnelShare, ...]
+    fair_share: float
+
+    @property
+    def rate_bps(self) -> float:
+        """What the group gets on all tunnels, bit/s."""
+        return fsum(share.rate_bps for share in self.tunnels)
+
+    @property
+    def application_bps(self) -> dict[str, float]:
+        """What each application gets, bit/s: its bandwidth function at the group's fair share (§4.2)."""
+        wanted = {each.name: each.bps_at(self.fair_share) for each in self.group.applications}
+        total = fsum(wanted.values())
+        scale = min(1.0, self.rate_bps / total) if total else 0.0  # the group may be short of it by the tolerance
+        return {name: scale * bps for name, bps in wanted.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bottleneck:
+    """An edge that stopped somebody: link and direction, and the fair share at which it was full."""
+
+    link: str
+    tail: str
+    head: str
+    fair_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What every flow group gets, in the order given, and the bottlenecks in the order in which they were met."""
+
+    groups: tuple[TunnelGroup, ...]
+    bottlenecks: tuple[Bottleneck, ...]
+
+    def of(self, source: str, destination: str, service: str = "") -> TunnelGroup:
+        """Return one group's part. Raises KeyError."""
+        for group in self.groups:
+            if group.group.key == (source, destination, service):
+                return group
+        raise KeyError((source, destination, service))
+
+    @property
+    def rate_bps(self) -> float:
+        """All that is carried from end to end, bit/s."""
+        return fsum(group.rate_bps for group in self.groups)
+
+    def load_bps(self, link: str, tail: str) -> float:
+        """Return what is allocated on the link in the direction that leaves `tail`, bit/s."""
+        return fsum(
+            share.rate_bps
+            for group in self.groups
+            for share in group.tunnels
+            if (link, tail) in zip(share.tunnel.links, share.tunnel.sites, strict=False)
+        )
+
+
+def allocate(
+    network: Network,
+    groups: Iterable[FlowGroup],
+    *,
+    tunnels_per_group: int | None = 4,
+    tunnels: TunnelTable | None = None,
+    quantum: float | None = None,
+    failed: Collection[str] = (),
+) -> Allocation:
+    """Return the max-min fair allocation in the paper's filling order.
+
+    tunnels_per_group: how many tunnels of a group may carry traffic, at most; None for no limit. A single one is the
+    preferred one; of several, those are kept that serve the group best when there is no limit.
+    tunnels: the tunnels of each pair of sites, preferred ones first, as `cheapest_tunnels` and `tunnels_along_paths`
+    give them; a pair that is missing has no tunnel. By default a group's next tunnel is the cheapest path without a
+    bottleneck edge at the time it is needed (§4.3), which finds more capacity than a list of the cheapest paths made in
+    advance; at one cost, fewer hops and then the edges listed first are preferred.
+    quantum: the unit of a tunnel group's splits, such as 0.25; None leaves them exact.
+    failed: links that are down, both ways.
+
+    No edge is ever allocated over its capacity: `math.fsum` of the rates across it is at most `capacity_bps`, to the
+    bit. A quantised allocation is filled once more with the splits fixed, so that a group whose split does not fit gets
+    less rather than an edge more; groups that are short of their due by rounding are so by `TOLERANCE` at most.
+
+    Raises ValueError naming the field: unknown sites, links or tunnels' ends, two groups of one key, or a quantum that
+    does not divide 1.
+    """
+    flow_groups = tuple(groups)
+    keys = set()
+    for group in flow_groups:
+        network.check_site("groups", group.source)
+        network.check_site("groups", group.destination)
+        if group.key in keys:
+            raise ValueError(f"groups: two of them go from {group.source!r} to {group.destination!r} in one service")
+        keys.add(group.key)
+    if tunnels_per_group is not None:
+        check_whole("tunnels_per_group", tunnels_per_group, 1)
+    quanta = None if quantum is None else quanta_in_one(quantum)
+    closed = closed_edges(network, failed)
+    capacities = [edge.capacity_bps for edge in network.edges]
+    functions = [group.function for group in flow_groups]
+    pairs = [(group.source, group.destination) for group in flow_groups]
+    preference = Search(network, pairs) if tunnels is None else Listed(network, pairs, tunnels)
+    generation = generate(capacities, functions, preference, limit=tunnels_per_group, closed=closed)
+    filling, routes, rates = generation.filling, generation.routes, generation.rates_bps
+    fair_shares = [inf if share is None else share for share in filling.fair_shares]
+    if quanta is None:
+        splits = [_normalised(own) for own in rates]
+    else:
+        quantiser = Quantiser(
+            capacities_bps=capacities,
+            functions=functions,
+            routes=routes,
+            rates_bps=rates,
+            fair_shares=fair_shares,
+            quanta=quanta,
+            full=closed,
+        )
+        splits = quantiser.splits()
+        filling = quantiser.fill(splits)
+        fair_shares = [inf if share is None else share for share in filling.fair_shares]
+        totals = [fsum(filling.rates_bps(group)) for group in range(len(flow_groups))]
+        rates = [[total * part for part in split] for total, split in zip(totals, splits, strict=True)]
+    _fit(capacities, routes, rates)
+    return Allocation(
+        groups=tuple(
+            TunnelGroup(
+                group=group,
+                fair_share=fair_shares[index],
+                tunnels=tuple(
+                    TunnelShare(tunnel=preference.tunnel(index, route), rate_bps=rate, split=split)
+                    for route, rate, split in zip(routes[index], rates[index], splits[index], strict=True)
+                ),
+            )
+            for index, group in enumerate(flow_groups)
+        ),
+        bottlenecks=tuple(
+            Bottleneck(
+                link=network.edges[edge].link,
+                tail=network.edges[edge].tail,
+                head=network.edges[edge].head,
+                fair_share=share,
+            )
+            for edge, share in filling.bottlenecks
+        ),
+    )
+
+
+def _normalised(rates: Sequence[float]) -> list[float]:
+    total = fsum(rates)
+    return [rate / total for rate in rates]
+
+
+def _fit(capacities: Sequence[float], routes: Sequence[Sequence[Route]], rates: list[list[float]]) -> None:
+    """Take back, in place, what rounding gave beyond a capacity; from whole groups, to keep their splits."""
+    crossing: list[dict[int, list[int]]] = [{} for _ in capacities]
+    for group, own in enumerate(routes):
+        for tunnel, route in enumerate(own):
+            for edge in route:
+                crossing[edge].setdefault(group, []).append(tunnel)
+    for edge, capacity in enumerate(capacities):
+        shrink = 1.0
+        while (
+            load := fsum(rates[group][tunnel] for group, own in crossing[edge].items() for tunnel in own)
+        ) > capacity:
+            shrink -= 2.0**-53
+            factor = min(shrink, capacity / load)
+            for group in crossing[edge]:
+                rates[group] = [rate * factor for rate in rates[group]]

@@ -1,0 +1,178 @@
+"""Tunnels: loop-free paths from site to site, and how the cheapest of them are found."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from transports.b4.network import Network
+from wan.checks import check_name, check_whole
+from wan.topology import Path, Topology
+
+Route = tuple[int, ...]
+"""Positions in `Network.edges`, from the first to the last. Routes of one cost and length compare by them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tunnel:
+    """A way from the first of `sites` to the last, over `links`: one name for each step. Raises ValueError."""
+
+    name: str
+    sites: tuple[str, ...]
+    links: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the network."""
+        check_name("name", self.name)
+        if len(self.sites) < 2:
+            raise ValueError(f"sites: the tunnel {self.name!r} needs at least two sites")
+        if len(set(self.sites)) < len(self.sites):
+            raise ValueError(f"sites: the tunnel {self.name!r} comes to the same site twice")
+        if len(self.links) != len(self.sites) - 1:
+            raise ValueError(f"links: the tunnel {self.name!r} needs {len(self.sites) - 1} for {len(self.sites)} sites")
+
+    @classmethod
+    def along(cls, path: Path, *, back: bool = False) -> "Tunnel":
+        """Return the tunnel that follows a path of the topology, or, `back`, comes back along it, under its name."""
+        step = -1 if back else 1
+        return cls(name=path.name, sites=path.sites[::step], links=path.links[::step])
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Where it starts and where it ends."""
+        return self.sites[0], self.sites[-1]
+
+
+TunnelTable = Mapping[tuple[str, str], tuple[Tunnel, ...]]
+"""The tunnels of each pair of sites, the preferred one first."""
+
+
+def tunnels_along_paths(topology: Topology) -> dict[tuple[str, str], tuple[Tunnel, ...]]:
+    """Return the topology's own paths as tunnels, both ways, the shortest delay first and then as listed."""
+    table: dict[tuple[str, str], list[Tunnel]] = {}
+    for path in sorted(topology.paths.values(), key=lambda path: topology.path_delay_s(path.name)):
+        for back in (False, True):
+            tunnel = Tunnel.along(path, back=back)
+            table.setdefault(tunnel.pair, []).append(tunnel)
+    return {pair: tuple(tunnels) for pair, tunnels in table.items()}
+
+
+def cheapest_tunnels(
+    network: Network, pairs: Iterable[tuple[str, str]], count: int, *, failed: Collection[str] = ()
+) -> dict[tuple[str, str], tuple[Tunnel, ...]]:
+    """Return up to `count` cheapest loop-free tunnels for each pair of sites, cheapest first (Yen 1971).
+
+    At one cost, fewer hops come first, then the edges listed first in the network. Links in `failed` are not used.
+    Raises ValueError for an unknown site or link, a pair of one site, or a count below 1.
+    """
+    check_whole("count", count, 1)
+    closed = closed_edges(network, failed)
+    table: dict[tuple[str, str], tuple[Tunnel, ...]] = {}
+    for source, destination in pairs:
+        network.check_site("pairs", source)
+        network.check_site("pairs", destination)
+        if source == destination:
+            raise ValueError(f"pairs: {source!r} has no way to itself")
+        routes = _cheapest_routes(network, source, destination, count, closed)
+        table[source, destination] = tuple(tunnel_of(network, route) for route in routes)
+    return table
+
+
+def closed_edges(network: Network, failed: Collection[str]) -> frozenset[int]:
+    """Return the positions of the edges that can carry nothing. Raises ValueError for an unknown link."""
+    if isinstance(failed, str):
+        raise ValueError(f"failed: {failed!r} is one name, not a collection of them")
+    network.check_links("failed", failed)
+    gone = frozenset(failed)
+    return frozenset(index for index, edge in enumerate(network.edges) if edge.link in gone or edge.capacity_bps == 0)
+
+
+def tunnel_of(network: Network, route: Route) -> Tunnel:
+    """Return the tunnel along a route, named by the links it takes."""
+    edges = [network.edges[index] for index in route]
+    return Tunnel(
+        name="/".join(edge.link for edge in edges),
+        sites=(edges[0].tail, *(edge.head for edge in edges)),
+        links=tuple(edge.link for edge in edges),
+    )
+
+
+def route_of(network: Network, tunnel: Tunnel) -> Route:
+    """Return the edges of a tunnel. Raises ValueError when the network does not have them."""
+    route = []
+    for tail, head, link in zip(tunnel.sites[:-1], tunnel.sites[1:], tunnel.links, strict=True):
+        try:
+            index = network.position(link, tail)
+        except KeyError:
+            raise ValueError(f"tunnels: {tunnel.name!r} uses {link!r}, which does not leave {tail!r}") from None
+        if network.edges[index].head != head:
+            raise ValueError(f"tunnels: {tunnel.name!r} uses {link!r}, which does not join {tail!r} and {head!r}")
+        route.append(index)
+    return tuple(route)
+
+
+def first_open(routes: Iterable[Route], full: Collection[int]) -> Route | None:
+    """Return the first of the routes that crosses no full edge."""
+    for route in routes:
+        if not any(edge in full for edge in route):
+            return route
+    return None
+
+
+def cheapest_routes_from(network: Network, source: str, avoiding: Collection[int]) -> dict[str, Route]:
+    """Return the cheapest route to each site that can be reached without the edges to avoid (Dijkstra)."""
+    found: dict[str, Route] = {}
+    heap: list[tuple[float, int, Route, str]] = [(0.0, 0, (), source)]
+    while heap:
+        cost, hops, route, site = heappop(heap)
+        if site in found:
+            continue
+        found[site] = route
+        for index in network.leaving(site):
+            edge = network.edges[index]
+            if index not in avoiding and edge.head not in found:
+                heappush(heap, (cost + edge.cost, hops + 1, (*route, index), edge.head))
+    return found
+
+
+def _cheapest_routes(
+    network: Network, source: str, destination: str, count: int, closed: frozenset[int]
+) -> list[Route]:
+    """Yen's algorithm: every next route leaves an earlier one somewhere, by an edge that none took from there."""
+    first = _finish(network, (), source, destination, closed)
+    candidates = [] if first is None else [(*_rank(network, first), 0)]
+    known = {first}
+    chosen: list[Route] = []
+    while candidates and len(chosen) < count:
+        _, _, route, left_at = heappop(candidates)
+        chosen.append(route)
+        # Lawler 1972: departures before the one that made this route were tried when its parent was chosen.
+        for at in range(left_at, len(route)):
+            start = route[:at]
+            taken = frozenset(other[at] for other in chosen if other[:at] == start and len(other) > at)
+            spur = _finish(network, start, network.edges[route[at]].tail, destination, closed | taken)
+            if spur is not None and spur not in known:
+                known.add(spur)
+                heappush(candidates, (*_rank(network, spur), at))
+    return chosen
+
+
+def _rank(network: Network, route: Route) -> tuple[float, int, Route]:
+    return sum(network.edges[index].cost for index in route), len(route), route
+
+
+def _finish(network: Network, start: Route, site: str, destination: str, avoiding: frozenset[int]) -> Route | None:
+    """Return the cheapest loop-free completion of a route that has come to `site`."""
+    visited = {network.edges[index].tail for index in start}
+    heap: list[tuple[float, int, Route, str]] = [(0.0, 0, start, site)]
+    while heap:
+        cost, hops, route, here = heappop(heap)
+        if here == destination:
+            return route
+        if here in visited:
+            continue
+        visited.add(here)
+        for index in network.leaving(here):
+            edge = network.edges[index]
+            if index not in avoiding and edge.head not in visited:
+                heappush(heap, (cost + edge.cost, hops + 1, (*route, index), edge.head))
+    return None
