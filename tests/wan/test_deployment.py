@@ -1,0 +1,108 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from wan.deployment import Deployment, deployment_from_mapping
+
+FILE = Path(__file__).parents[2] / "experiments" / "deployments" / "hundred-trillion.toml"
+
+
+@pytest.fixture
+def mapping() -> dict[str, object]:
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def paper(mapping: dict[str, object]) -> Deployment:
+    return deployment_from_mapping(mapping)
+
+
+def test_the_bundled_deployment_has_the_published_inputs(paper: Deployment) -> None:
+    assert (paper.layers, paper.hidden, paper.sequence, paper.vocabulary) == (134, 244224, 32000, 256000)
+    assert (paper.tensor, paper.pipeline, paper.data, paper.replicas_per_rack) == (18, 134, 696, 4)
+    assert (paper.scale_up_Bps, paper.scale_out_bps, paper.planes) == (1.8e12, 800e9, 4)
+    assert paper.wan_rtt_s == 0.060
+    assert "2407.12819" in paper.source
+
+
+def test_the_published_figures_follow_from_the_inputs(paper: Deployment) -> None:
+    # arXiv 2407.12819, to the digits it prints
+    assert paper.parameters == pytest.approx(96.02e12, rel=2e-4)
+    assert paper.stage_1_rack_s == pytest.approx(16.57e-3, abs=0.005e-3)
+    assert paper.stage_2_datacenter_s == pytest.approx(98.27e-3, abs=0.005e-3)
+    assert paper.stage_4_datacenter_s == pytest.approx(49.14e-3, abs=0.01e-3)
+    assert paper.stage_5_rack_s == pytest.approx(8.3e-3, abs=0.05e-3)
+
+
+def test_the_shard_of_one_gpu_pair_is_57_13_megabytes(paper: Deployment) -> None:
+    assert paper.racks_per_layer_and_site == 87
+    assert paper.gradient_bytes == pytest.approx(19.88e9, rel=1e-3)
+    assert paper.wide_area_shard_bytes == pytest.approx(57.13e6, abs=0.005e6)
+
+
+def test_a_step_has_as_many_messages_as_there_are_gpus(paper: Deployment) -> None:
+    assert paper.gpu_pairs == 838_800
+    assert paper.messages_per_step == 1_677_600
+    assert paper.messages_per_layer == 12_528
+    assert paper.racks_needed == 23_316  # 18 * 134 * 696 GPUs in racks of 72; the paper rounds to 23,300
+
+
+def test_several_layers_in_a_stage_make_a_larger_shard(paper: Deployment, mapping: dict[str, dict]) -> None:
+    mapping["parallelism"]["pipeline"] = 67
+    halved = deployment_from_mapping(mapping)
+    assert halved.wide_area_shard_bytes == pytest.approx(2 * paper.wide_area_shard_bytes, abs=1)
+    assert halved.parameters == paper.parameters
+
+
+def test_racks_follow_from_the_parallelism_unless_they_are_given(mapping: dict[str, dict]) -> None:
+    del mapping["plant"]["racks"]
+    assert deployment_from_mapping(mapping).messages_per_step == 18 * 134 * 696
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("model", "layers", 0, "model.layers: 0 is not a whole number"),
+        ("model", "layers", "many", "model.layers: 'many' is not a whole number"),
+        ("model", "layer", 134, "model.layer: there is no such key; expected layers,"),
+        ("model", "gradient_bytes_per_parameter", "half", "model.gradient_bytes_per_parameter: 'half'"),
+        ("parallelism", "pipeline", 100, "parallelism.pipeline: 100 stages do not divide 134 layers"),
+        ("parallelism", "data", 700, "parallelism.data: 700 replicas do not fill whole racks"),
+        ("parallelism", "tensor", 16, "plant.gpus_per_rack: 72 is not tensor"),
+        ("plant", "sites", 3, "plant.sites: 3 is not 2"),
+        ("plant", "racks", True, "plant.racks: True is not a whole number"),
+        ("plant", "scale_out", "800 G", "plant.scale_out: '800 G' is not a rate"),
+        ("plant", "scale_up", 1.8e12, "plant.scale_up: 1800000000000.0 is not text with a unit"),
+        ("plant", "scale_up", "0", "plant.scale_up: 0.0 is not a finite number above zero"),
+        ("plant", "wan_rtt", "60", "plant.wan_rtt: '60' has no unit"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_key_in_the_file(
+    mapping: dict[str, dict], section: str, key: str, value: object, message: str
+) -> None:
+    mapping[section][key] = value
+    with pytest.raises(ValueError, match="^" + message):
+        deployment_from_mapping(mapping)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nmae": "x"}, "nmae: there is no such key"),
+        ({"name": 3}, "name: 3 is not text"),
+        ({"name": ""}, "name: '' is not a name"),
+        ({"plant": 3}, "plant: 3 is not a table"),
+        ({"plant": {}}, "plant.gpus_per_rack: this key is missing"),
+        ({"model": {}}, "model.layers: this key is missing"),
+    ],
+)
+def test_a_bad_table_is_refused(mapping: dict[str, object], change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message):
+        deployment_from_mapping(mapping | change)
+
+
+def test_a_missing_rate_is_called_as_in_the_file(mapping: dict[str, dict]) -> None:
+    del mapping["plant"]["scale_up"]
+    with pytest.raises(ValueError, match=r"^plant\.scale_up: this key is missing"):
+        deployment_from_mapping(mapping)

@@ -1,0 +1,140 @@
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from wan.loss import Bernoulli
+from wan.schedule import Outage
+from wan.topology import LinkSpec, Path, Site, Topology
+
+SITES = (Site(name="west"), Site(name="middle"), Site(name="east"))
+
+
+def link(name: str = "l", a: str = "west", b: str = "east", **values) -> LinkSpec:
+    return LinkSpec(**{"name": name, "a": a, "b": b, "rate_bps": 5e9, "delay_s": 0.030, **values})
+
+
+def two_hops() -> Topology:
+    return Topology(
+        sites=SITES,
+        links=(
+            link("first", "west", "middle", rate_bps=10e9, delay_s=0.010, mtu_bytes=9000),
+            link("second", "east", "middle", rate_bps=5e9, delay_s=0.020, mtu_bytes=1500),
+        ),
+        paths=(
+            Path(name="through", sites=("west", "middle", "east"), links=("first", "second"), overhead_bytes=50),
+            Path(name="back", sites=("middle", "west"), links=("first",)),
+        ),
+    )
+
+
+def test_a_path_has_the_delay_of_all_its_links_and_the_rate_and_mtu_of_the_least() -> None:
+    topology = two_hops()
+    assert topology.path_delay_s("through") == pytest.approx(0.030)
+    assert topology.path_rtt_s("through") == pytest.approx(0.060)
+    assert topology.path_rate_bps("through") == 5e9
+    assert topology.path_mtu_bytes("through") == 1450
+    assert [part.name for part in topology.path_links("through")] == ["first", "second"]
+
+
+def test_the_bound_of_the_papers_shard_on_one_plane() -> None:
+    # 30 ms + 57.13 MB / 4 planes * 8 / 5 Gbit/s = 30 ms + 22.852 ms
+    topology = Topology(sites=SITES, links=(link(),), paths=(Path(name="p", sites=("west", "east"), links=("l",)),))
+    assert topology.bound_s("p", 57_130_000 // 4) == pytest.approx(0.052852)
+
+
+def test_the_default_queue_is_one_bandwidth_delay_product() -> None:
+    assert link().bdp_bytes == pytest.approx(5e9 * 0.060 / 8)
+    assert link().queue_limit_bytes == 37_500_000
+    assert link(queue_bytes=1000).queue_limit_bytes == 1000
+    assert link(delay_s=0.0).queue_limit_bytes == 1538  # room for one full packet
+
+
+def test_links_and_paths_are_read_by_name_in_the_order_given_and_cannot_be_written() -> None:
+    topology = two_hops()
+    assert list(topology.links) == ["first", "second"]
+    assert list(topology.paths) == ["through", "back"]
+    with pytest.raises(TypeError):
+        topology.links["first"] = link()
+    with pytest.raises(FrozenInstanceError):
+        topology.sites = ()
+
+
+def test_a_topology_is_a_value() -> None:
+    topology = two_hops()
+    assert topology == two_hops()
+    assert hash(topology) == hash(two_hops())
+    again = pickle.loads(pickle.dumps(topology))
+    assert again == topology
+    assert again.path_mtu_bytes("through") == 1450
+    lossy = replace(
+        topology, links=[replace(part, loss=Bernoulli(probability=0.1)) for part in topology.links.values()]
+    )
+    assert lossy != topology
+    assert lossy.links["second"].loss == Bernoulli(probability=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"name": " "}, "name: ' ' is not a name"),
+        ({"a": ""}, "a: ''"),
+        ({"b": "west"}, "b: the link 'l' joins 'west' with itself"),
+        ({"rate_bps": 0}, "rate_bps: 0"),
+        ({"rate_bps": float("inf")}, "rate_bps: inf"),
+        ({"delay_s": -1}, "delay_s: -1"),
+        ({"delay_s": float("nan")}, "delay_s: nan"),
+        ({"queue_bytes": 0}, "queue_bytes: 0"),
+        ({"queue_bytes": 1.5}, "queue_bytes: 1.5"),
+        ({"mtu_bytes": 575}, "mtu_bytes: 575"),
+        ({"framing_bytes": -1}, "framing_bytes: -1"),
+        ({"loss": 0.1}, "loss: 0.1 is not a kind of loss"),
+        ({"loss_back": "none"}, "loss_back: 'none'"),
+        ({"jitter_s": -1}, "jitter_s: -1"),
+        ({"reorder": 1.1}, "reorder: 1.1 is not a probability"),
+        ({"reorder": 0.1}, "reorder_delay_s: reordering needs"),
+        ({"reorder_delay_s": float("inf")}, "reorder_delay_s: inf"),
+        ({"duplicate": -0.1}, "duplicate: -0.1 is not a probability"),
+        ({"corrupt": True}, "corrupt: True is not a probability"),
+        ({"events": [Outage(at_s=0, duration_s=1)]}, "events: "),
+        ({"events": (Outage(at_s=0, duration_s=2), Outage(at_s=1, duration_s=2))}, "events: the outages"),
+    ],
+)
+def test_a_link_that_makes_no_sense_is_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message):
+        link(**values)
+
+
+P = Path(name="p", sites=("west", "east"), links=("l",))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Site(name=""), "name: "),
+        (lambda: Path(name="p", sites=("west",), links=()), "sites: the path 'p' needs at least two sites"),
+        (lambda: Path(name="p", sites=("west", "east", "west"), links=("l", "l")), "sites: .* same site twice"),
+        (lambda: Path(name="p", sites=("west", "east"), links=("l", "m")), "links: the path 'p' needs 1 for 2 sites"),
+        (lambda: Path(name="p", sites=("west", "east"), links=("l",), overhead_bytes=-1), "overhead_bytes: -1"),
+        (lambda: Topology(sites=(*SITES, Site(name="west")), links=(), paths=()), "sites: two .* 'west'"),
+        (lambda: Topology(sites=SITES, links=(link(), link()), paths=()), "links: two of them are called 'l'"),
+        (lambda: Topology(sites=SITES, links=(link(),), paths=(P, P)), "paths: two of them are called 'p'"),
+        (lambda: Topology(sites=SITES, links=(link(b="south"),), paths=()), "links: 'l' ends at 'south'"),
+        (lambda: Topology(sites=SITES, links=(), paths=(P,)), "paths: 'p' uses 'l', which is not a link"),
+        (
+            lambda: Topology(sites=SITES, links=(link(),), paths=(replace(P, sites=("west", "south")),)),
+            "paths: 'p' comes to 'south'",
+        ),
+        (
+            lambda: Topology(sites=SITES, links=(link(),), paths=(replace(P, sites=("west", "middle")),)),
+            "paths: 'p' uses 'l', which does not join 'west' and 'middle'",
+        ),
+        (
+            lambda: Topology(sites=SITES, links=(link(),), paths=(replace(P, overhead_bytes=1000),)),
+            "paths: the encapsulation of 'p' leaves less than 576 bytes",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(make, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message):
+        make()
