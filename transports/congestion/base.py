@@ -32,6 +32,16 @@ class Ack(NamedTuple):
     newest_sent_s: float | None = None
 
 
+class RepairTimeout(NamedTuple):
+    """When a packet counts as lost for want of an acknowledgement.
+
+    It is expected `expected_s` after the packet was sent, and has to be `margin_s` late while no other comes either.
+    """
+
+    expected_s: float
+    margin_s: float
+
+
 class CongestionControl(ABC):
     """A congestion controller. The sender reads `cwnd_bytes`, `ssthresh_bytes` and `pacing_rate_bps` after each call.
 
@@ -45,6 +55,19 @@ class CongestionControl(ABC):
         self.cwnd_bytes: float = float(self.initial_window_bytes)
         self.ssthresh_bytes: float = float("inf")
         self.pacing_rate_bps: float | None = None
+
+    def slow_start(self, acked_bytes: float, limit: int, *, divisor: int = 1) -> float:
+        """Open the window by what was acknowledged, at most `limit` segments, over `divisor` (RFC 3465 §2.2).
+
+        Return the acknowledged bytes that are left once ssthresh is reached: congestion avoidance has them.
+        """
+        grown = min(acked_bytes, limit * self.mss_bytes) / divisor
+        room = self.ssthresh_bytes - self.cwnd_bytes
+        if grown <= room:
+            self.cwnd_bytes += grown
+            return 0.0
+        self.cwnd_bytes += room
+        return acked_bytes * (1 - room / grown)
 
     @abstractmethod
     def on_ack(self, ack: Ack) -> None:
@@ -69,7 +92,7 @@ class CongestionControl(ABC):
     def undo(self) -> None:
         """Restore what the last `on_congestion` or `on_timeout` took: it was spurious (RFC 8985 §7.4.2, RFC 3522)."""
 
-    # -- what an algorithm may ask for besides a window; the defaults are what the RFCs prescribe ------------------------
+    # -- what an algorithm may ask for besides a window; the defaults are what the RFCs prescribe ----------------------
 
     governs_recovery = False
     """True: `cwnd_bytes` holds during loss recovery too, and no PRR stands between it and the sender."""
@@ -78,13 +101,13 @@ class CongestionControl(ABC):
     """Not None: send every repair of a lost packet a second time, this much later, unless it is acknowledged first."""
 
     def on_burst(self, now: float, burst_bytes: int) -> None:  # noqa: B027 - most algorithms do not care
-        """The application has offered `burst_bytes` to an idle connection; more will not come before they are through."""
+        """The application has offered `burst_bytes` to an idle connection: a burst begins."""
 
     def on_loss(self, now: float, lost_bytes: int, in_flight_bytes: int, sent_s: float) -> None:  # noqa: B027
         """Packets have been marked lost; `sent_s` is when the newest of them was sent. Before `on_congestion`."""
 
-    def repair_timeout_s(self) -> float | None:
-        """Return after how long without an acknowledgement a packet counts as lost, seconds; None: RFC 8985 alone."""
+    def repair_timeout(self) -> "RepairTimeout | None":
+        """Return when silence means loss; None: RFC 8985's tail loss probe and the RTO alone."""
         return None
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:

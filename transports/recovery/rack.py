@@ -155,6 +155,11 @@ class Rack:
             expired.append(packet)
         return expired
 
+    def restore(self, packets: list[SentPacket]) -> None:
+        """Put packets back that were marked lost too soon; they keep their place in the order of sending."""
+        entries = [(packet.sent_s, packet.transmissions, packet) for packet in packets]
+        self._order = deque(sorted([*self._order, *entries], key=lambda entry: (entry[0], entry[2].start)))
+
     def in_flight(self) -> Iterator[SentPacket]:
         """Iterate over the packets in flight, in the order they were sent."""
         for _, transmission, packet in self._order:

@@ -211,7 +211,7 @@ def _loss(draw: Draw, kind: Weather) -> tuple[LossSpec, LossSpec | None]:
         good_to_bad = draw.log_uniform(1e-3, 0.05)
         return GilbertElliott(good_to_bad=good_to_bad, bad_to_good=1 / burst_packets, loss_bad=0.8), None
     if kind == "periodic":
-        return Periodic(every=2 + draw.below(40), first=draw.below(20)), None
+        return Periodic(every=3 + draw.below(40), first=draw.below(20)), None
     if kind == "tail":
         return TailOfBurst(packets=1 + draw.below(10)), None
     if kind == "listed":
