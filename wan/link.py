@@ -16,7 +16,8 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from wan.loss import Bernoulli, Packet, Rng
+from wan.loss import Bernoulli, Packet
+from wan.randomness import Rng
 from wan.schedule import LinkEvent, RateStep
 from wan.topology import LinkSpec
 

@@ -7,22 +7,10 @@ with a random stream of its own. A process is asked once for every packet that h
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, log1p
 from typing import Protocol, Self
 
 from wan.checks import check_probability, check_whole
-
-NEVER = 1 << 62  # a number of packets that no run reaches
-
-
-class Rng(Protocol):
-    """The randomness a process is given: a seeded `random.Random` serves."""
-
-    def random(self) -> float:
-        """Return a float, uniform in [0, 1)."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return an integer of `k` random bits."""
+from wan.randomness import Rng, SplitMix64, geometric
 
 
 class Packet(Protocol):
@@ -61,19 +49,6 @@ class LossSpec(ABC):
     def mean_loss(self) -> float | None:
         """The long-run share of packets lost; None where it depends on the traffic."""
         return None
-
-
-def geometric(rng: Rng, probability: float) -> int:
-    """Return how many failures precede the first success, when each trial succeeds with `probability`.
-
-    One draw, by inversion: P(N >= n) = (1 - p)^n (Devroye, "Non-Uniform Random Variate Generation", ch. X.2).
-    """
-    if probability <= 0.0:
-        return NEVER
-    if probability >= 1.0:
-        return 0
-    failures = log(1.0 - rng.random()) / log1p(-probability)
-    return int(failures) if failures < NEVER else NEVER
 
 
 class _Never:
@@ -383,36 +358,6 @@ class Trace(LossSpec):
         if self.min_wire_bytes or not self.repeat:
             return None
         return sum(self.outcomes) / len(self.outcomes)
-
-
-class SplitMix64:
-    """A small generator that a part of a combination owns, so that it does not share its neighbours' stream.
-
-    Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17.
-    """
-
-    __slots__ = ("_state",)
-
-    def __init__(self, seed: int) -> None:
-        self._state = seed & 0xFFFFFFFFFFFFFFFF
-
-    def _next64(self) -> int:
-        self._state = (self._state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-        z = self._state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-        return z ^ (z >> 31)
-
-    def random(self) -> float:
-        """Return a float, uniform in [0, 1), with 53 random bits."""
-        return (self._next64() >> 11) * 2.0**-53
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return an integer of `k` random bits."""
-        value = 0
-        for _ in range(-(-k // 64)):
-            value = value << 64 | self._next64()
-        return value >> (-k % 64)
 
 
 class _Combined:

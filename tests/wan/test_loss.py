@@ -17,7 +17,6 @@ from wan.loss import (
     LossSpec,
     NoLoss,
     Periodic,
-    SplitMix64,
     TailOfBurst,
     Trace,
 )
@@ -179,18 +178,6 @@ def test_a_part_added_to_a_combination_changes_nothing_in_the_others() -> None:
 def test_the_parts_of_a_combination_are_independent() -> None:
     seen = sum(outcomes(Combined(parts=(Bernoulli(probability=0.1),) * 2), 100_000))
     assert stats.binomtest(seen, 100_000, 0.19).pvalue > 1e-4
-
-
-def test_splitmix64_gives_the_published_sequence() -> None:
-    rng = SplitMix64(1234567)  # the test vector of https://prng.di.unimi.it/splitmix64.c in circulation
-    assert [rng.getrandbits(64) for _ in range(3)] == [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-    ]
-    assert SplitMix64(1234567).getrandbits(8) == 6457827717110365317 >> 56
-    assert SplitMix64(1234567).getrandbits(128) == 6457827717110365317 << 64 | 3203168211198807973
-    assert SplitMix64(1234567).random() == (6457827717110365317 >> 11) / 2**53
 
 
 ALL = [
