@@ -1,5 +1,6 @@
 """The pictures of a comparison, drawn from the store alone: who is how fast, why, and what loss does to it."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
 from experiments.compare import Comparison, TransportResult, percentile
@@ -187,6 +188,11 @@ class _Window:
     samples: Sequence[FlowSample]
     queues: Sequence[QueueSample]
 
+    @property
+    def last_s(self) -> float:
+        """When the last sample was taken, seconds since the iteration began."""
+        return max(self.samples[-1].at_s - self.iteration.start_s, 1e-6)
+
     def times_ms(self, points: Sequence[FlowSample] | Sequence[QueueSample]) -> list[float]:
         return [1e3 * (point.at_s - self.iteration.start_s) for point in points]
 
@@ -209,10 +215,12 @@ def _series(
         for window in windows:
             _draw_window(window, looks[window.result.name], cwnd, rate, queue)
         cwnd.set_title(title, loc="left", fontsize=11)
-        queue.set(xlabel="since the iteration began, ms", xlim=(0, None), ylim=(0, None))
-        cwnd.set_ylim(0, None)
-        rate.set_ylim(0, None)
-    for row, label in enumerate(("cwnd, MB", "in flight / RTT, Gbit/s", "queue, MB")):
+        queue.set(xlabel="since the iteration began, ms", ylim=(0, None))
+        for axes in (cwnd, rate):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        _since_axis(queue, [1e3 * window.last_s for window in windows])
+    for row, label in enumerate(("cwnd, MB", "rate that cwnd and\npacing allow, Gbit/s", "queue, MB")):
         grid[row][0].set_ylabel(label)
     _legend(figure, grid[0][0])
     figure.suptitle(
@@ -243,10 +251,31 @@ def _draw_window(window: _Window, look: Look, cwnd: Axes, rate: Axes, queue: Axe
 
 
 def _rate_gbps(sample: FlowSample) -> float | None:
-    """Return what is in flight per RTT (Little's law), Gbit/s; where nobody says so, the pacing rate."""
-    if sample.in_flight_bytes is not None and sample.srtt_s:
-        return 8e-9 * sample.in_flight_bytes / sample.srtt_s
-    return None if sample.pacing_rate_bps is None else 1e-9 * sample.pacing_rate_bps
+    """Return what the sender allows itself, Gbit/s: cwnd per RTT or the pacing rate, whichever is less."""
+    rates = []
+    if sample.cwnd_bytes is not None and sample.srtt_s:
+        rates.append(8e-9 * sample.cwnd_bytes / sample.srtt_s)
+    if sample.pacing_rate_bps is not None:
+        rates.append(1e-9 * sample.pacing_rate_bps)
+    return min(rates, default=None)
+
+
+def _since_axis(axes: Axes, ends_ms: Sequence[float]) -> None:
+    """Scale the time since the beginning: linear up to the fastest end and, if others are far slower, then by logs."""
+    fastest, slowest = min(ends_ms), max(ends_ms)
+    axes.set_xlim(0, 1.04 * slowest)
+    if slowest <= _LOG_FROM_RATIO * fastest:
+        return
+    axes.set_xscale("symlog", linthresh=fastest, linscale=1.0)
+    axes.set_xlim(0, 1.15 * slowest)
+    step = 10.0 ** math.floor(math.log10(fastest / 2))
+    step *= 5 if fastest / step > 10 else 2 if fastest / step > 4 else 1
+    linear = [step * number for number in range(int(fastest / step) + 1)]
+    decades = range(math.floor(math.log10(fastest)), math.ceil(math.log10(slowest)) + 1)
+    logs = [lead * 10.0**decade for decade in decades for lead in (1, 2, 5)]
+    axes.set_xticks([*linear, *(tick for tick in logs if 1.5 * fastest < tick <= slowest)], minor=False)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _second(iterations: Sequence[IterationRecord]) -> IterationRecord:
