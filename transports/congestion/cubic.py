@@ -1,18 +1,24 @@
-"""CUBIC (RFC 9438), with HyStart++ (RFC 9406) in slow start."""
+"""CUBIC: a window that grows with the cube of the time since the last congestion (RFC 9438)."""
 
-from transports.congestion.base import Ack, CongestionControl
+from math import cbrt
+
+from transports.congestion.base import Ack
 from transports.congestion.hystart import HyStart
+from transports.congestion.loss_based import LossBased
 
-C = 0.4  # segments per second cubed (RFC 9438 §5.1)
+C = 0.4  # segments / s³, RFC 9438 §5.1
 BETA = 0.7  # RFC 9438 §4.6
-HYSTART_LIMIT = 8  # L of RFC 9406 §4.3, for senders that do not pace
+
+_INFINITY = float("inf")
 
 
-class Cubic(CongestionControl):
-    """A window that is a cubic function of the time since the last congestion.
+class Cubic(LossBased):
+    """CUBIC with HyStart++ in its first slow start. Sizes are bytes, times seconds.
 
-    byte_count_limit: L of RFC 3465 in slow start. fast_convergence: give up more when the last maximum was not reached
-    again (RFC 9438 §4.7). hystart: HyStart++ on. Raises ValueError when byte_count_limit is less than 1.
+    fast_convergence: yield more when the window at a loss is smaller than at the one before (RFC 9438 §4.7).
+    hystart: HyStart++ (RFC 9406) governs the first slow start, with its own limit L of 8 segments per ACK instead of
+    byte_count_limit, which holds for every later slow start, and for all of them without HyStart++.
+    Raises ValueError naming the argument.
     """
 
     def __init__(
@@ -23,102 +29,119 @@ class Cubic(CongestionControl):
         byte_count_limit: int = 2,
         fast_convergence: bool = True,
         hystart: bool = True,
+        c: float = C,
+        beta: float = BETA,
     ) -> None:
-        super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments)
-        if byte_count_limit < 1:
-            raise ValueError(f"byte_count_limit: {byte_count_limit} is less than 1")
-        self._byte_count_limit = byte_count_limit
+        if not c > 0:
+            raise ValueError(f"c: {c} is not positive")
+        if not 0 < beta < 1:
+            raise ValueError(f"beta: {beta} is not between 0 and 1")
+        super().__init__(
+            mss_bytes=mss_bytes,
+            initial_window_segments=initial_window_segments,
+            byte_count_limit=byte_count_limit,
+            decrease=beta,
+            hystart=HyStart(mss_bytes=mss_bytes) if hystart else None,
+        )
+        self._c = c * mss_bytes  # bytes / s³
+        self._alpha = 3 * (1 - beta) / (1 + beta)  # RFC 9438 §4.3
         self._fast_convergence = fast_convergence
-        self._hystart = HyStart() if hystart else None
-        self._after_timeout = False
-        self._w_max = 0.0  # segments, like all of CUBIC's own arithmetic
-        self._epoch_s: float | None = None
-        self._k_s = 0.0
-        self._w_est = 0.0
-        self._cwnd_prior = 0.0
-        self._last_ack_s: float | None = None
-        self._rtt_s = 0.0
-        self._before = (self.cwnd_bytes, self.ssthresh_bytes, 0.0)
+        self._convergence = (1 + beta) / 2
+        self._srtt_s = 0.0
+        self._last_ack_s = 0.0
+        self._prior_bytes = 0.0  # cwnd_prior
+        self._max_bytes = 0.0  # W_max
+        self._k_s = 0.0  # K
+        self._epoch_s = _INFINITY  # t_epoch; inf: the stage has not begun
+        self._estimate_bytes = 0.0  # W_est
+        self._plateau = False  # the stage to come begins with K = 0
 
     def on_ack(self, ack: Ack) -> None:
-        """Grow: slow start below ssthresh, then the larger of Reno's and the cubic window."""
-        if ack.in_recovery:
-            return
+        """Grow the window along the cubic, or as Reno would where that is more."""
+        rtt_s = ack.rtt_s
+        if rtt_s is not None:
+            self._srtt_s += (rtt_s - self._srtt_s) / 8 if self._srtt_s else rtt_s  # RFC 6298 §2.3
         if not ack.cwnd_limited:
-            if self._epoch_s is not None and self._last_ack_s is not None:
-                self._epoch_s += ack.now - self._last_ack_s  # RFC 9438 §5.8: no growth for time not used
-            self._last_ack_s = ack.now
-            return
+            self._epoch_s += ack.now - self._last_ack_s  # RFC 9438 §4.2: t leaves out what the application limits
         self._last_ack_s = ack.now
-        acked_bytes = float(ack.acked_bytes)
-        if self.cwnd_bytes < self.ssthresh_bytes:
-            acked_bytes = self._slow_start(ack, acked_bytes)
-        if ack.rtt_s is not None:
-            self._rtt_s = ack.rtt_s
-        if acked_bytes > 0:
-            self._avoid_congestion(ack.now, acked_bytes)
+        super().on_ack(ack)
 
-    def _slow_start(self, ack: Ack, acked_bytes: float) -> float:
-        limit = 1 if self._after_timeout else self._byte_count_limit
-        if self._hystart is None or self._after_timeout:
-            return self.slow_start(acked_bytes, limit)
-        self._hystart.on_ack(ack.rtt_s, round_started=ack.round_started)
-        if self._hystart.done:
-            self.ssthresh_bytes = self.cwnd_bytes
-            return acked_bytes
-        return self.slow_start(acked_bytes, limit, divisor=self._hystart.growth_divisor)
-
-    def _avoid_congestion(self, now: float, acked_bytes: float) -> None:
-        cwnd = self.cwnd_bytes / self.mss_bytes
-        acked = acked_bytes / self.mss_bytes
-        if self._epoch_s is None:
-            self._epoch_s = now
-            if self._w_max <= cwnd:
-                self._w_max, self._k_s = cwnd, 0.0
-            else:
-                self._k_s = ((self._w_max - cwnd) / C) ** (1 / 3)  # RFC 9438 §4.2 figure 2
-            self._w_est = cwnd
-        # §4.3: Reno-friendly window; alpha is 1 once the last window is reached again
-        alpha = 3 * (1 - BETA) / (1 + BETA) if self._w_est < self._cwnd_prior else 1.0
-        self._w_est += alpha * acked / cwnd
-        since_s = now - self._epoch_s
-        if C * (since_s - self._k_s) ** 3 + self._w_max < self._w_est:
-            self.cwnd_bytes = max(self.cwnd_bytes, self._w_est * self.mss_bytes)
-            return
-        # §4.4, §4.5: towards the window of one RTT from now, at most half as much again per RTT
-        target = C * (since_s + self._rtt_s - self._k_s) ** 3 + self._w_max
-        target = min(max(target, cwnd), 1.5 * cwnd)
-        self.cwnd_bytes += self.mss_bytes * (target - cwnd) / cwnd * acked
-
-    def on_congestion(self, now: float, in_flight_bytes: int) -> None:
-        """Reduce by 0.7, and remember the window that was too much (RFC 9438 §4.6, §4.7)."""
-        cwnd = self.cwnd_bytes / self.mss_bytes
-        self._before = (self.cwnd_bytes, self.ssthresh_bytes, self._w_max)
-        if cwnd < self._w_max and self._fast_convergence:
-            self._w_max = cwnd * (1 + BETA) / 2
+    def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
+        """Leave the idle time out of t (RFC 9438 §5.8), and adapt the window as `policy` says."""
+        before_bytes = self.cwnd_bytes
+        super().restart_after_idle(now, idle_s, rto_s, policy=policy)
+        if self.cwnd_bytes < before_bytes:
+            self._epoch_s = _INFINITY  # slow start first, and then a new stage
         else:
-            self._w_max = cwnd
-        self._cwnd_prior = cwnd
-        self.ssthresh_bytes = max(in_flight_bytes * BETA, 2.0 * self.mss_bytes)
-        self._epoch_s = None
+            self._epoch_s += now - self._last_ack_s
+        self._last_ack_s = now
 
-    def on_recovery_end(self, now: float) -> None:
-        """Set the window to ssthresh, and begin congestion avoidance."""
-        self.cwnd_bytes = self.ssthresh_bytes
-        self._after_timeout = False
-        self._epoch_s = None
+    # -- congestion avoidance -----------------------------------------------------------------------------------------
+
+    def _avoid(self, acked_bytes: int, now: float) -> None:
+        cwnd_bytes = self.cwnd_bytes
+        if self._epoch_s == _INFINITY:
+            self._begin_stage(now)
+        t_s = now - self._epoch_s
+        share = min(acked_bytes / cwnd_bytes, 1.0)  # of a window; 1 segment per segment of cwnd in the RFC's units
+        # once as wide as before the congestion, it grows as fast as Reno (RFC 9438 §4.3)
+        alpha = self._alpha if self._estimate_bytes < self._prior_bytes else 1.0
+        self._estimate_bytes += alpha * share * self.mss_bytes  # RFC 9438 §4.3, figure 4
+        if self._cubic_bytes(t_s) < self._estimate_bytes:  # Reno-friendly region
+            self.cwnd_bytes = max(cwnd_bytes, self._estimate_bytes)
+            return
+        # concave and convex regions (RFC 9438 §4.4, §4.5): towards where the cubic will be one RTT later (§4.2)
+        target_bytes = min(max(self._cubic_bytes(t_s + self._srtt_s), cwnd_bytes), 1.5 * cwnd_bytes)
+        self.cwnd_bytes += (target_bytes - cwnd_bytes) * share
+
+    def _cubic_bytes(self, t_s: float) -> float:
+        past_s = t_s - self._k_s
+        return self._c * past_s * past_s * past_s + self._max_bytes  # RFC 9438 §4.2, figure 1
+
+    def _begin_stage(self, now: float) -> None:
+        cwnd_bytes = self.cwnd_bytes
+        self._epoch_s = now
+        self._estimate_bytes = cwnd_bytes  # RFC 9438 §4.3
+        if self._plateau or self._max_bytes <= cwnd_bytes:
+            # after a timeout (RFC 9438 §4.8), after a slow start without loss (§4.10), or already past the old maximum
+            self._max_bytes, self._k_s = cwnd_bytes, 0.0
+            self._plateau = False
+        else:
+            self._k_s = cbrt((self._max_bytes - cwnd_bytes) / self._c)  # RFC 9438 §4.2, figure 2
+        if not self._prior_bytes:
+            self._prior_bytes = cwnd_bytes
+
+    # -- congestion ---------------------------------------------------------------------------------------------------
+
+    def _reduced(self) -> None:
+        cwnd_bytes = self.cwnd_bytes
+        yields = self._fast_convergence and cwnd_bytes < self._max_bytes
+        self._max_bytes = cwnd_bytes * self._convergence if yields else cwnd_bytes  # RFC 9438 §4.7
+        self._prior_bytes = cwnd_bytes  # RFC 9438 §4.6
+        self._epoch_s = _INFINITY
+        self._plateau = False
 
     def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
-        """Fall back to one segment, and to slow start (RFC 9438 §4.8)."""
-        if first:
-            self.on_congestion(now, in_flight_bytes)
-        self.cwnd_bytes = float(self.mss_bytes)
-        self._after_timeout = True
+        """Begin again with one segment; the stage after slow start begins on a plateau (RFC 9438 §4.8)."""
+        super().on_timeout(now, in_flight_bytes, first=first)
+        self._plateau = True
+        self._epoch_s = _INFINITY
 
-    def undo(self) -> None:
-        """Take the last reduction back (RFC 9438 §4.9)."""
-        cwnd_bytes, ssthresh_bytes, w_max = self._before
-        self.cwnd_bytes = max(self.cwnd_bytes, cwnd_bytes)
-        self.ssthresh_bytes = max(self.ssthresh_bytes, ssthresh_bytes)
-        self._w_max = max(self._w_max, w_max)
-        self._after_timeout = False
+    def _slow_start_ended(self) -> None:
+        self._prior_bytes = self.cwnd_bytes  # RFC 9438 §4.10
+        self._plateau = True
+
+    def _own_state(self) -> tuple[float, ...]:
+        return (
+            self._prior_bytes,
+            self._max_bytes,
+            self._k_s,
+            self._epoch_s,
+            self._estimate_bytes,
+            float(self._plateau),
+        )
+
+    def _restore_own_state(self, own: tuple[float, ...]) -> None:
+        # RFC 9438 §4.9.2
+        self._prior_bytes, self._max_bytes, self._k_s, self._epoch_s, self._estimate_bytes, plateau = own
+        self._plateau = bool(plateau)

@@ -1,46 +1,87 @@
-"""HyStart++: leave slow start when the round trips grow, before the queue overflows (RFC 9406)."""
+"""HyStart++: leave the first slow start when the round trip grows, before the queue overflows (RFC 9406)."""
 
-MIN_RTT_THRESHOLD_S = 0.004
-MAX_RTT_THRESHOLD_S = 0.016
+MIN_RTT_THRESH_S = 0.004  # RFC 9406 §4.3, as all the constants here
+MAX_RTT_THRESH_S = 0.016
 MIN_RTT_DIVISOR = 8
-RTT_SAMPLES = 8
+N_RTT_SAMPLE = 8
 CSS_GROWTH_DIVISOR = 4
 CSS_ROUNDS = 5
+LIMIT_SEGMENTS = 8  # L without pacing; with pacing it is infinity
+
+_INFINITY = float("inf")
 
 
 class HyStart:
-    """Follows the rounds of slow start. `growth_divisor` is 1 in standard slow start, 4 in conservative slow start.
+    """The first slow start of a connection, for any congestion controller to hold.
 
-    `done` turns True when conservative slow start has lasted its rounds: ssthresh is to become the window (§4.2).
+    A round whose least RTT exceeds the previous round's by an eighth (within 4 to 16 ms) ends plain slow start.
+    Conservative slow start (CSS) follows, a quarter as fast: if the RTT falls again, it was jitter and slow start goes
+    on, and after five rounds slow start is over.
+
+    limit_segments: L, the segments of one ACK that may count, 8 without pacing and inf with it. It stands in the place
+    of RFC 3465's limit as long as HyStart++ governs, since RFC 9406 §4.2 gives the whole rule of growth. Where each ACK
+    covers two segments at most, every limit from 2 on comes to the same.
+
+    active: HyStart++ governs slow start. Whoever holds it clears it upon loss or a timeout: RFC 9406 §4.3 wants it for
+    the first slow start only. Sizes are bytes, times seconds. Raises ValueError naming the argument.
     """
 
-    __slots__ = ("_baseline_s", "_css_rounds", "_current_s", "_last_s", "_samples", "done", "growth_divisor")
+    __slots__ = (
+        "_baseline_s",
+        "_css_rounds",
+        "_last_min_s",
+        "_limit_bytes",
+        "_min_s",
+        "_samples",
+        "active",
+    )
 
-    def __init__(self) -> None:
-        self._last_s = self._current_s = self._baseline_s = float("inf")
-        self._samples = 0
+    def __init__(self, *, mss_bytes: int, limit_segments: float = LIMIT_SEGMENTS) -> None:
+        if mss_bytes < 1:
+            raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
+        if not limit_segments >= 1:
+            raise ValueError(f"limit_segments: {limit_segments} is less than 1")
+        self.active = True
+        self._limit_bytes = limit_segments * mss_bytes
+        self._last_min_s = _INFINITY  # lastRoundMinRTT
+        self._min_s = _INFINITY  # currentRoundMinRTT
+        self._samples = 0  # rttSampleCount
+        self._baseline_s = _INFINITY  # cssBaselineMinRtt
         self._css_rounds = 0
-        self.growth_divisor = 1
-        self.done = False
 
-    def on_ack(self, rtt_s: float | None, *, round_started: bool) -> None:
-        """Take an acknowledgement in slow start (RFC 9406 §4.2)."""
-        if rtt_s is not None:
-            self._current_s = min(self._current_s, rtt_s)
-            self._samples += 1
-        if self._samples >= RTT_SAMPLES and self._current_s < float("inf"):
-            if self.growth_divisor == 1 and self._last_s < float("inf"):
-                threshold_s = max(MIN_RTT_THRESHOLD_S, min(self._last_s / MIN_RTT_DIVISOR, MAX_RTT_THRESHOLD_S))
-                if self._current_s >= self._last_s + threshold_s:
-                    self._baseline_s = self._current_s
-                    self.growth_divisor = CSS_GROWTH_DIVISOR
-                    self._css_rounds = 0
-            elif self.growth_divisor > 1 and self._current_s < self._baseline_s:
-                self._baseline_s = float("inf")  # the exit was spurious: resume slow start
-                self.growth_divisor = 1
+    @property
+    def conservative(self) -> bool:
+        """Whether this is conservative slow start."""
+        return self._baseline_s < _INFINITY
+
+    def growth_bytes(self, acked_bytes: int) -> float:
+        """Return by how much an ACK of `acked_bytes` is to widen the window (RFC 9406 §4.2)."""
+        growth = min(acked_bytes, self._limit_bytes)
+        return growth / CSS_GROWTH_DIVISOR if self._baseline_s < _INFINITY else growth
+
+    def on_ack(self, *, rtt_s: float | None, round_started: bool) -> None:
+        """Take an ACK's RTT sample, after the window has grown by it. Clears `active` when slow start is over.
+
+        round_started: this ACK is the first of a round. Rounds are told by sequence numbers, which is the sender's.
+        """
         if round_started:
-            if self.growth_divisor > 1:
-                self._css_rounds += 1
-                self.done = self._css_rounds >= CSS_ROUNDS
-            self._last_s, self._current_s = self._current_s, float("inf")
-            self._samples = 0
+            self._last_min_s, self._min_s, self._samples = self._min_s, _INFINITY, 0
+            if self._baseline_s < _INFINITY:
+                self._css_rounds += 1  # the round in which CSS began counts too, however late that was
+                if self._css_rounds >= CSS_ROUNDS:
+                    self.active = False
+                    return
+        if rtt_s is None:
+            return
+        self._samples += 1
+        self._min_s = min(self._min_s, rtt_s)
+        if self._samples < N_RTT_SAMPLE:
+            return
+        if self._baseline_s < _INFINITY:
+            if self._min_s < self._baseline_s:  # the RTT came down: leaving slow start was premature
+                self._baseline_s = _INFINITY
+        elif self._last_min_s < _INFINITY:
+            threshold_s = max(MIN_RTT_THRESH_S, min(self._last_min_s / MIN_RTT_DIVISOR, MAX_RTT_THRESH_S))
+            if self._min_s >= self._last_min_s + threshold_s:
+                self._baseline_s = self._min_s
+                self._css_rounds = 0

@@ -1,43 +1,75 @@
 """Proportional Rate Reduction: how much may be sent during fast recovery (RFC 9937)."""
 
+from math import ceil
+
 
 class ProportionalRateReduction:
-    """One recovery episode's accounts; sizes are bytes.
+    """The accounts of one recovery episode; sizes are bytes.
 
-    RecoverFS is what was in flight when the episode began; what is delivered meanwhile is answered in the proportion
-    ssthresh / RecoverFS while more than ssthresh is in flight, and by conservation (PRR-CRB) or slow start (PRR-SSRB,
-    when the ACK shows progress and no further loss) below it.
+    While more than ssthresh is in flight, what is delivered is answered in the proportion ssthresh / RecoverFS. Below
+    that, the bound is conservation (PRR-CRB), or slow start (PRR-SSRB) where an ACK is a SafeACK: it moves SND.UNA and
+    shows no further loss. Either way an episode ends with ssthresh in flight, unless it lost more than that.
+
+    A sender of full segments cannot use a fraction of one, so the proportional share is rounded up to whole segments.
+    RFC 9937 §6.2 rounds up to its unit too, and counts segments in its examples.
+
+    Raises ValueError naming the argument.
     """
 
-    __slots__ = ("_delivered", "_mss_bytes", "_out", "_recover_fs", "_ssthresh")
+    __slots__ = (
+        "_delivered_bytes",
+        "_mss_bytes",
+        "_out_bytes",
+        "_recover_fs_bytes",
+        "_ssthresh_bytes",
+        "_window_bytes",
+    )
 
     def __init__(self, *, mss_bytes: int) -> None:
+        if mss_bytes < 1:
+            raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
         self._mss_bytes = mss_bytes
-        self._recover_fs = 1.0
-        self._ssthresh = 0.0
-        self._delivered = 0  # prr_delivered
-        self._out = 0  # prr_out
+        self._recover_fs_bytes = 1  # RecoverFS
+        self._ssthresh_bytes = 0.0
+        self._delivered_bytes = 0  # prr_delivered
+        self._out_bytes = 0  # prr_out
+        self._window_bytes = 0.0
 
     def on_enter(self, *, in_flight_bytes: int, ssthresh_bytes: float) -> None:
-        """Begin an episode (RFC 9937 §6, initialisation)."""
-        self._recover_fs = float(max(in_flight_bytes, 1))
-        self._ssthresh = ssthresh_bytes
-        self._delivered = self._out = 0
+        """Begin an episode (RFC 9937 §6.1).
+
+        in_flight_bytes becomes RecoverFS: all that may yet be delivered, counted before the ACK that begins the
+        episode. It is the sum of what is in flight now, what has just been marked lost, and what this very ACK delivered. That
+        ACK goes through `on_ack` like those after it.
+        """
+        self._recover_fs_bytes = max(in_flight_bytes, 1)
+        self._ssthresh_bytes = ssthresh_bytes
+        self._delivered_bytes = self._out_bytes = 0
+        self._window_bytes = 0.0
 
     def on_sent(self, sent_bytes: int) -> None:
-        """Note what was sent during the episode, new or again."""
-        self._out += sent_bytes
+        """Note what was sent during the episode, new or again (RFC 9937 §6.3)."""
+        self._out_bytes += sent_bytes
 
     def on_ack(self, *, delivered_bytes: int, in_flight_bytes: int, lost_bytes: int, advanced: bool) -> float:
-        """Take an acknowledgement and return the window: what is in flight plus what may be sent now."""
-        self._delivered += delivered_bytes
-        if in_flight_bytes > self._ssthresh:
-            allowed = -(-self._delivered * self._ssthresh // self._recover_fs) - self._out
-        else:
-            allowed = max(self._delivered - self._out, delivered_bytes)  # PRR-CRB
-            if advanced and not lost_bytes:  # safeACK: PRR-SSRB
-                allowed += self._mss_bytes
-            allowed = min(allowed, self._ssthresh - in_flight_bytes)
-        if not self._out:
-            allowed = max(allowed, self._mss_bytes)  # the first repair goes at once (RFC 9937 §6)
-        return in_flight_bytes + max(allowed, 0.0)
+        """Take an acknowledgement and return the window: what is in flight and what may be sent now (RFC 9937 §6.2).
+
+        delivered_bytes: newly acknowledged or selectively acknowledged. in_flight_bytes: after this ACK. lost_bytes:
+        marked lost because of it. advanced: it moved SND.UNA.
+        """
+        mss_bytes, ssthresh_bytes, out_bytes = self._mss_bytes, self._ssthresh_bytes, self._out_bytes
+        if delivered_bytes:
+            self._delivered_bytes += delivered_bytes
+            if in_flight_bytes > ssthresh_bytes:
+                share_bytes = self._delivered_bytes * ssthresh_bytes / self._recover_fs_bytes
+                send_bytes: float = ceil(share_bytes / mss_bytes) * mss_bytes - out_bytes
+            else:
+                send_bytes = max(self._delivered_bytes - out_bytes, delivered_bytes)  # PRR-CRB
+                if advanced and not lost_bytes:  # SafeACK: PRR-SSRB
+                    send_bytes += mss_bytes
+                send_bytes = min(send_bytes, ssthresh_bytes - in_flight_bytes)
+            self._window_bytes = in_flight_bytes + max(send_bytes, 0)
+        if not out_bytes:
+            # the first repair goes at once, whatever the share (RFC 9937 §6.2, "force a fast retransmit")
+            self._window_bytes = max(self._window_bytes, in_flight_bytes + mss_bytes)
+        return self._window_bytes

@@ -1,24 +1,38 @@
 """Round-trip time and retransmission timeout (RFC 6298)."""
 
 from collections import deque
+from typing import Literal
 
 INITIAL_RTO_S = 1.0  # RFC 6298 §2.1
-MAX_RTO_S = 60.0  # RFC 6298 §2.4
+MAX_RTO_S = 60.0  # RFC 6298 §2.5: a maximum may be placed on the RTO, provided it is at least 60 seconds
+GRANULARITY_S = 0.001  # G of RFC 6298 §2: the resolution of the timers that kernels keep
+
+_BUCKETS = 64
 
 
 class RttEstimator:
     """Smoothed RTT, its variation, its minimum over a sliding window, and the RTO they make.
 
-    min_rto_s is the floor of the RTO's variance term, so the RTO is never less than SRTT + min_rto_s. That is what
-    Linux does (tcp_rto_min, 200 ms); RFC 6298 §2.4 would have the whole RTO be at least 1 s, which no kernel keeps.
-    min_rtt_s is the least sample of the last `min_window_s` seconds, inf before the first (RFC 8985 §6.1).
+    min_rto_s: the least RTO, in the sense of `floor`. "variance": the variance term is at least min_rto_s, so
+    RTO >= SRTT + min_rto_s. That is what Linux does with its tcp_rto_min of 200 ms. "total": the whole RTO is at least
+    min_rto_s, as RFC 6298 §2.4 says; it asks for 1 s there, which no kernel keeps.
+    min_rtt_s: the least sample of the last `min_window_s` seconds (RFC 8985 §6.2 wants one of minutes), inf before the
+    first; a minimum is forgotten at most 1/64 of the window late.
+
+    Linux lets the variation shrink once per round trip only, RFC 6298 with every sample. Under the floor of 200 ms the
+    difference shows on paths whose RTT varies by more than 50 ms.
+
     All times are seconds. Raises ValueError naming the argument.
     """
 
     __slots__ = (
         "_backoff",
-        "_min_window_s",
+        "_bucket_min_s",
+        "_bucket_s",
+        "_bucket_stop_s",
         "_minima",
+        "_total_floor_s",
+        "_variance_floor_s",
         "latest_s",
         "min_rto_s",
         "min_rtt_s",
@@ -26,45 +40,49 @@ class RttEstimator:
         "srtt_s",
     )
 
-    def __init__(self, *, min_rto_s: float = 0.2, min_window_s: float = 300.0) -> None:
-        if not min_rto_s > 0:
-            raise ValueError(f"min_rto_s: {min_rto_s} is not positive")
-        if not min_window_s > 0:
-            raise ValueError(f"min_window_s: {min_window_s} is not positive")
+    def __init__(
+        self,
+        *,
+        min_rto_s: float = 0.2,
+        floor: Literal["variance", "total"] = "variance",
+        min_window_s: float = 300.0,
+    ) -> None:
+        if not 0 < min_rto_s <= MAX_RTO_S:
+            raise ValueError(f"min_rto_s: {min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
+        if floor not in ("variance", "total"):
+            raise ValueError(f"floor: {floor!r} is neither 'variance' nor 'total'")
+        if not 0 < min_window_s < float("inf"):
+            raise ValueError(f"min_window_s: {min_window_s} is not positive and finite")
         self.min_rto_s = min_rto_s
         self.srtt_s: float | None = None
         self.rttvar_s = 0.0
         self.latest_s: float | None = None
         self.min_rtt_s = float("inf")
-        self._min_window_s = min_window_s
-        self._minima: deque[tuple[float, float]] = deque()  # (when, sample), ascending in both
+        self._variance_floor_s = max(min_rto_s, GRANULARITY_S) if floor == "variance" else GRANULARITY_S
+        self._total_floor_s = min_rto_s if floor == "total" else 0.0
         self._backoff = 1
+        self._minima: deque[tuple[float, float]] = deque()  # (end of a bucket of time, least sample in it)
+        self._bucket_s = min_window_s / _BUCKETS
+        self._bucket_stop_s = float("-inf")
+        self._bucket_min_s = float("inf")
 
     def sample(self, rtt_s: float, now: float) -> None:
-        """Take a sample of a segment that was sent once (Karn's rule is the caller's); it ends any back-off."""
+        """Take a sample, never of a segment sent twice (Karn's rule, RFC 6298 §3). It ends any back-off (§5)."""
         self._backoff = 1
         self.latest_s = rtt_s
         srtt_s = self.srtt_s
         if srtt_s is None:  # RFC 6298 §2.2
             self.srtt_s = rtt_s
             self.rttvar_s = rtt_s / 2
-        else:  # RFC 6298 §2.3: the variation first, with the old mean
-            self.rttvar_s += (abs(srtt_s - rtt_s) - self.rttvar_s) * 0.25
-            self.srtt_s = srtt_s + (rtt_s - srtt_s) * 0.125
-        minima = self._minima
-        if rtt_s <= self.min_rtt_s:
-            minima.clear()
-            minima.append((now, rtt_s))
-            self.min_rtt_s = rtt_s
-            return
-        if now - minima[0][0] > self._min_window_s:
-            while minima and now - minima[0][0] > self._min_window_s:
-                minima.popleft()
-            self.min_rtt_s = min(rtt_s, minima[0][1]) if minima else rtt_s
-        if not minima or now - minima[-1][0] > self._min_window_s / 64:
-            while minima and minima[-1][1] >= rtt_s:
-                minima.pop()
-            minima.append((now, rtt_s))
+        else:  # RFC 6298 §2.3, beta 1/4 and alpha 1/8: the variation first, with the old mean
+            error_s = rtt_s - srtt_s
+            self.rttvar_s += ((error_s if error_s > 0 else -error_s) - self.rttvar_s) * 0.25
+            self.srtt_s = srtt_s + error_s * 0.125
+        if now >= self._bucket_stop_s:
+            self._begin_bucket(now)
+        if rtt_s < self._bucket_min_s:
+            self._bucket_min_s = rtt_s
+            self.min_rtt_s = min(self.min_rtt_s, rtt_s)
 
     def back_off(self) -> None:
         """Double the RTO: it has expired (RFC 6298 §5.5)."""
@@ -74,5 +92,17 @@ class RttEstimator:
     def rto_s(self) -> float:
         """The retransmission timeout, back-off included (RFC 6298 §2)."""
         if self.srtt_s is None:
-            return min(INITIAL_RTO_S * self._backoff, MAX_RTO_S)
-        return min((self.srtt_s + max(4 * self.rttvar_s, self.min_rto_s)) * self._backoff, MAX_RTO_S)
+            rto_s = max(INITIAL_RTO_S, self._total_floor_s)
+        else:
+            rto_s = max(self.srtt_s + max(4 * self.rttvar_s, self._variance_floor_s), self._total_floor_s)
+        return min(rto_s * self._backoff, MAX_RTO_S)
+
+    def _begin_bucket(self, now: float) -> None:
+        minima = self._minima
+        if self._bucket_min_s < float("inf"):
+            minima.append((self._bucket_stop_s, self._bucket_min_s))
+        while minima and minima[0][0] <= now - self._bucket_s * _BUCKETS:
+            minima.popleft()
+        self._bucket_stop_s = now + self._bucket_s
+        self._bucket_min_s = float("inf")
+        self.min_rtt_s = min((least_s for _, least_s in minima), default=float("inf"))

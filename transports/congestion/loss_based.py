@@ -1,0 +1,158 @@
+"""What loss-based controllers share: slow start by byte counting, the answer to loss, and its undoing."""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+from transports.congestion.base import Ack, CongestionControl
+from transports.congestion.hystart import HyStart
+
+
+class Undo(NamedTuple):
+    """The window before it was reduced; an algorithm adds its own state as `own`."""
+
+    cwnd_bytes: float
+    ssthresh_bytes: float
+    hystart_active: bool
+    own: tuple[float, ...]
+
+
+class LossBased(CongestionControl):
+    """Slow start, and everything about loss but the factor. A subclass says how congestion avoidance grows.
+
+    byte_count_limit: L of RFC 3465 §2.2, how many segments of one ACK count in slow start: 1 makes a window of
+    delayed ACKs grow by half per round as RFC 5681 has it, 2 doubles it. After a timeout it is 1 (RFC 3465 §2.3).
+    decrease: the share of what is in flight that ssthresh becomes. hystart: governs the first slow start, if given.
+    The window grows only while it, not the application, holds the sender back (RFC 9438 §5.8, RFC 7661).
+    Raises ValueError naming the argument.
+    """
+
+    def __init__(
+        self,
+        *,
+        mss_bytes: int,
+        initial_window_segments: int,
+        byte_count_limit: int,
+        decrease: float,
+        hystart: HyStart | None,
+    ) -> None:
+        if mss_bytes < 1:
+            raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
+        if initial_window_segments < 1:
+            raise ValueError(f"initial_window_segments: {initial_window_segments} is less than 1")
+        if byte_count_limit < 1:
+            raise ValueError(f"byte_count_limit: {byte_count_limit} is less than 1")
+        if not 0 < decrease < 1:
+            raise ValueError(f"decrease: {decrease} is not between 0 and 1")
+        super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments)
+        self._limit_bytes = byte_count_limit * mss_bytes
+        self._decrease = decrease
+        self._hystart = hystart
+        self._after_timeout = False
+        self._in_episode = False
+        self._recovered_s = float("-inf")
+        self._undo: Undo | None = None
+
+    # -- what a subclass defines --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _avoid(self, acked_bytes: int, now: float) -> None:
+        """Grow by an acknowledgement of `acked_bytes` in congestion avoidance."""
+
+    def _reduced(self) -> None:
+        """Congestion has just set `ssthresh_bytes`; `cwnd_bytes` is still what it was."""
+
+    def _slow_start_ended(self) -> None:
+        """HyStart++ has ended slow start without a loss."""
+
+    def _own_state(self) -> tuple[float, ...]:
+        """Return what `_restore_own_state` needs to undo a reduction."""
+        return ()
+
+    def _restore_own_state(self, own: tuple[float, ...]) -> None:
+        """Take back the state that `_own_state` returned."""
+
+    # -- acknowledgements ---------------------------------------------------------------------------------------------
+
+    def on_ack(self, ack: Ack) -> None:
+        """Grow the window, unless a loss episode is under way or the application limits the sender."""
+        if ack.in_recovery:
+            return
+        acked_bytes = ack.acked_bytes
+        if ack.now <= self._recovered_s:
+            # the ACK that ends recovery covers a window of bytes that were SACKed long ago
+            acked_bytes = min(acked_bytes, ack.delivered_bytes)
+        if ack.cwnd_limited and acked_bytes > 0:
+            if self.cwnd_bytes < self.ssthresh_bytes:
+                acked_bytes = self._slow_start(acked_bytes)
+            if acked_bytes > 0:
+                self._avoid(acked_bytes, ack.now)
+        hystart = self._hystart
+        if hystart is not None and hystart.active:
+            hystart.on_ack(rtt_s=ack.rtt_s, round_started=ack.round_started)
+            if not hystart.active:
+                self.ssthresh_bytes = self.cwnd_bytes  # RFC 9406 §4.2
+                self._slow_start_ended()
+
+    def _slow_start(self, acked_bytes: int) -> int:
+        """Grow exponentially up to ssthresh; return what is left of `acked_bytes` for congestion avoidance."""
+        hystart = self._hystart
+        if hystart is not None and hystart.active:
+            growth_bytes = hystart.growth_bytes(acked_bytes)
+        else:
+            # RFC 3465 §2.2 and §2.3: after a timeout one ACK may cover much that had long arrived
+            growth_bytes = min(acked_bytes, self.mss_bytes if self._after_timeout else self._limit_bytes)
+        room_bytes = self.ssthresh_bytes - self.cwnd_bytes
+        if growth_bytes < room_bytes:
+            self.cwnd_bytes += growth_bytes
+            return 0
+        self.cwnd_bytes = self.ssthresh_bytes
+        self._after_timeout = False
+        return int(growth_bytes - room_bytes)
+
+    # -- loss ---------------------------------------------------------------------------------------------------------
+
+    def on_congestion(self, now: float, in_flight_bytes: int) -> None:
+        """Set ssthresh; PRR leads there, and `on_recovery_end` makes it the window."""
+        self._save()
+        self._in_episode = True
+        self._reduce(in_flight_bytes)
+
+    def on_recovery_end(self, now: float) -> None:
+        """End the episode: the window is ssthresh (RFC 6582 §3.2 step 3, RFC 9937 §6.4)."""
+        self.cwnd_bytes = self.ssthresh_bytes
+        self._recovered_s = now
+        self._in_episode = self._after_timeout = False
+
+    def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
+        """Begin again with one segment (RFC 5681 §3.1); a repeated timeout keeps ssthresh."""
+        if first:
+            if not self._in_episode:  # what a fast recovery saved reaches further back
+                self._save()
+            self._reduce(in_flight_bytes)
+        self.cwnd_bytes = float(self.mss_bytes)
+        self._in_episode = False
+        self._after_timeout = True
+
+    def undo(self) -> None:
+        """Restore the window from before the last reduction, unless it has grown beyond that since (RFC 9438 §4.9)."""
+        undo, self._undo = self._undo, None
+        if undo is None:
+            return
+        self._in_episode = self._after_timeout = False
+        if self.cwnd_bytes <= undo.cwnd_bytes:
+            self.cwnd_bytes = undo.cwnd_bytes
+            self.ssthresh_bytes = undo.ssthresh_bytes
+            self._restore_own_state(undo.own)
+            if self._hystart is not None:
+                self._hystart.active = undo.hystart_active
+
+    def _save(self) -> None:
+        active = self._hystart is not None and self._hystart.active
+        self._undo = Undo(self.cwnd_bytes, self.ssthresh_bytes, active, self._own_state())
+
+    def _reduce(self, in_flight_bytes: int) -> None:
+        # FlightSize, not cwnd, is reduced (RFC 5681 §3.1 equation 4, RFC 9438 §4.6); two segments remain at least
+        self.ssthresh_bytes = max(in_flight_bytes * self._decrease, 2.0 * self.mss_bytes)
+        if self._hystart is not None:
+            self._hystart.active = False  # RFC 9406 §4.3
+        self._reduced()
