@@ -80,9 +80,14 @@ class Schedule:
         """Return whether a transport that gives up here gives up too easily: no outage, and little loss in the mean."""
         losses = [loss for link in self.links for loss in (link.loss, link.loss_back) if loss is not None]
         dark = any(isinstance(event, Outage) for link in self.links for event in link.events)
-        return not dark and all(
-            isinstance(loss, TailOfBurst | Listed) or (loss.mean_loss is not None and loss.mean_loss <= 0.02)
-            for loss in losses
+        # A bad state that lasts for packets outlives any number of timeouts on a path that carries nothing else.
+        return (
+            not dark
+            and not any(isinstance(loss, GilbertElliott) for loss in losses)
+            and all(
+                isinstance(loss, TailOfBurst | Listed) or (loss.mean_loss is not None and loss.mean_loss <= 0.02)
+                for loss in losses
+            )
         )
 
     @property

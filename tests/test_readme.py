@@ -1,0 +1,57 @@
+"""What the README shows is run here as it stands there."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from emulation.base import JobSpec, RunSpec, TransportUse
+from emulation.simulator import SimulatorBackend
+from transports.registry import Registry, TransportSpec
+from wan.allreduce import AllReduceSpec
+from wan.loss import Bernoulli
+from wan.topology import LinkSpec, Site, Topology
+from wan.topology import Path as WanPath
+
+README = Path(__file__).parents[1] / "README.md"
+EXAMPLE, CHECK = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def scalable() -> Iterator[TransportSpec]:
+    module = ModuleType("scalable")
+    sys.modules["scalable"] = module
+    exec(compile(EXAMPLE, "scalable.py", "exec"), module.__dict__)
+    yield module.SCALABLE
+    del sys.modules["scalable"]
+
+
+def test_the_example_transport_passes_the_conformance_suite_as_shown(scalable: TransportSpec) -> None:
+    fewer = CHECK.replace("rng_factory=Random)", "rng_factory=Random, schedules=100)")
+    assert fewer != CHECK
+    exec(compile(fewer, "README.md", "exec"), {"SCALABLE": scalable})
+
+
+def test_the_example_transport_resolves_by_module_and_attribute_and_carries_an_all_reduce(
+    scalable: TransportSpec,
+) -> None:
+    assert Registry().resolve("scalable:SCALABLE") is scalable
+    link = LinkSpec(name="plane", a="west", b="east", rate_bps=1e9, delay_s=0.03, loss=Bernoulli(probability=1e-3))
+    topology = Topology(
+        sites=[Site(name="west"), Site(name="east")],
+        links=[link],
+        paths=[WanPath(name="plane", sites=("west", "east"), links=("plane",))],
+    )
+    job = JobSpec(
+        name="job",
+        transport=TransportUse(name="scalable:SCALABLE"),
+        paths=("plane",),
+        allreduce=AllReduceSpec(sites=("west", "east"), shard_bytes=2_000_000),
+        iterations=3,
+    )
+    record = SimulatorBackend(Registry()).run(RunSpec(name="readme", topology=topology, jobs=(job,)))
+    assert record.status == "ok"
+    assert all(iteration.verified for iteration in record.iterations)
