@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,13 +216,14 @@ def _series(
         for window in windows:
             _draw_window(window, looks[window.result.name], cwnd, rate, queue)
         cwnd.set_title(title, loc="left", fontsize=11)
-        queue.set(xlabel="since the iteration began, ms", ylim=(0, None))
+        queue.set_xlabel("since the iteration began, ms")
         for axes in (cwnd, rate):
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         _since_axis(queue, [1e3 * window.last_s for window in windows])
     for row, label in enumerate(("cwnd, MB", "rate that cwnd and\npacing allow, Gbit/s", "queue, MB")):
         grid[row][0].set_ylabel(label)
+    grid[2][0].set_ylim(0, None)  # after everything is drawn: it fixes the upper end too
     _legend(figure, grid[0][0])
     figure.suptitle(
         f"{comparison.scenario} ({comparison.backend}): of an iteration the flow that ended last",
@@ -343,25 +345,33 @@ def draw_efficiency_against_loss(
         names = dict.fromkeys(result.name for _, comparison in ordered for result in comparison.transports)
         for name, look in looks_of(names, registry).items():
             points = [
-                (loss or none_at, *(percentile(result.efficiencies, share) or 0.0 for share in (0.1, 0.5, 0.9)))
+                (loss or none_at, *(percentile(settled, share) or 0.0 for share in (0.1, 0.5, 0.9)))
                 for loss, comparison in ordered
                 for result in comparison.transports
-                if result.name == name and result.n
+                if result.name == name and (settled := _settled_efficiencies(result))
             ]
             if points:
                 losses, lows, middles, highs = zip(*points, strict=True)
                 axes.fill_between(losses, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
                 axes.plot(losses, middles, color=look.colour, marker=look.marker, label=name)
         axes.set_xscale("log")
-        ticks = [loss or none_at for loss, _ in ordered]
-        axes.set_xticks(ticks, ["0" if loss == 0 else f"{loss:g}" for loss, _ in ordered])
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xticks([loss or none_at for loss, _ in ordered], [_short(loss) for loss, _ in ordered])
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.set(ylim=(0, 1.05), xlabel="loss per packet, both directions", ylabel="efficiency = bound / completion")
         axes.axhline(1.0, color=_BOUND, linestyle="--", linewidth=1.2)
-        axes.set_title(
-            f"{ordered[0][1].scenario} ({ordered[0][1].backend}): median, band from 10th to 90th percentile",
-            loc="left",
-            fontsize=10,
-        )
-        axes.legend(loc="lower left")
+        axes.set_title("Median from the second iteration on; band: 10th to 90th percentile", loc="left", fontsize=10)
+        scenario, backend = ordered[0][1].scenario, ordered[0][1].backend
+        figure.suptitle(f"{scenario} ({backend})", x=0.01, ha="left", fontweight="bold")
+        _legend(figure, axes)
         return _save(figure, directory / LOSS)
+
+
+def _settled_efficiencies(result: TransportResult) -> list[float]:
+    """Return the efficiencies of the iterations after the first, or of that one where there is no other."""
+    pairs = list(zip(result.iterations, result.efficiencies, strict=True))
+    return [value for row, value in pairs if row.iteration > 0] or [value for _, value in pairs]
+
+
+def _short(loss: float) -> str:
+    """Return a probability as people write it: 1e-5, not 1e-05."""
+    return re.sub(r"\.?0*e-0?", "e-", f"{loss:.2e}") if 0 < loss < 0.01 else f"{loss:g}"
