@@ -235,7 +235,7 @@ class TcpEndpoint(Endpoint):
         """Return the window, what is in flight, the pace and the smoothed RTT."""
         return Sample(
             cwnd_bytes=self.sender.congestion.cwnd_bytes,
-            in_flight_bytes=float(self.sender.in_flight),
+            in_flight_bytes=float(self.sender.board.in_flight),
             pacing_rate_bps=self.sender.congestion.pacing_rate_bps,
             srtt_s=self._rtt.srtt_s,
         )
@@ -355,12 +355,12 @@ class TcpEndpoint(Endpoint):
                 echoed_s = now - age * TICK_S
         if not flags & ACK:
             return
-        ack = unwrap(segment.acknowledgement, self._iss + 1 + sender.una) - self._iss - 1
+        ack = unwrap(segment.acknowledgement, self._iss + 1 + sender.board.una) - self._iss - 1
         if ack > sender.next_offset:
             self._rejected += 1  # it acknowledges what was never sent (RFC 9293 §3.10.7.4, RFC 5961 §5)
             receiver.ack_now = True
             return
-        if ack >= sender.una:
+        if ack >= sender.board.una:
             edge = ack + (segment.window << self._peer_scale)
             sender.window_edge = max(sender.window_edge, edge)
             blocks = segment.sack_blocks
@@ -368,7 +368,7 @@ class TcpEndpoint(Endpoint):
                 base = self._iss + 1
                 near = base + ack
                 blocks = tuple((unwrap(left, near) - base, unwrap(right, near) - base) for left, right in blocks)
-            if ack > sender.una or blocks:
+            if ack > sender.board.una or blocks:
                 sender.on_ack(ack, blocks, now, echoed_s)
                 self._stream.release(ack)
         payload = segment.payload
