@@ -1,4 +1,83 @@
-"""A scenario: one TOML file that says what is to be compared, read once into frozen specifications."""
+"""A scenario: one TOML file that says what is to be compared, read once into frozen specifications.
+
+Every key there is; those with a value that is called a default may be left out, and so may whole tables but `scenario`,
+`links` and one of `allreduce` and `jobs`::
+
+    [scenario]
+    name = "everything"
+    description = ""                    # default
+    sites = ["west", "east"]            # default; the first and the last are the coasts
+    iterations = 20                     # default
+    gap = "1 s"                         # default: computation between two iterations
+    seed = 0                            # default: of the first run
+    time_limit = "300 s"                # default: for one iteration, then the run fails
+    sample_interval = "5 ms"            # default: no time series
+
+    [[links]]
+    name = "plane"
+    count = 4                           # default: one; makes plane0, plane1, …
+    between = ["west", "east"]          # default: the coasts
+    rate = "5 Gbit/s"
+    rtt = "60 ms"                       # or delay = "30 ms", one way
+    mtu = 9000                          # default: 1500; bytes of the largest IP packet
+    queue = "0.5 BDP"                   # or a size, "2 MB"; default: one BDP
+    framing = 38                        # default: Ethernet's bytes on the wire besides those of IP
+    loss = 1e-4                         # default: none; both directions, each on its own
+    loss_back = { model = "none" }      # default: as loss; of the direction from the second site to the first
+    jitter = "0 s"                      # default
+    reorder = 0.01                      # default: 0
+    reorder_delay = "1 ms"              # needed with reorder
+    duplicate = 0                       # default
+    corrupt = 0                         # default
+
+    [[links.events]]
+    at = "10 ms"
+    iteration = 3                       # default: counted from the beginning of the run
+    outage = "500 ms"                   # or rate = "2 Gbit/s", from then on
+
+    [[paths]]                           # default: each link is a path
+    name = "northern"
+    links = ["plane0"]                  # one after another
+    overhead = 50                       # default: 0; bytes of encapsulation
+
+    [[jobs]]                            # or one [allreduce] with the same keys
+    name = "training"
+    shard = "57.13 MB"                  # or deployment = "hundred-trillion", bundled or a file
+    pattern = "exchange"                # default; or "reduce-scatter"
+    ranks_per_site = 2                  # default
+    dtype = "int32"                     # default; int8, int16, int64
+    array = "1 MB"                      # default: as large as the shard
+    fabric = "100 GB/s"                 # default: of a GPU inside its coast
+    sites = ["west", "east"]            # default
+    paths = ["northern"]                # default: all between the sites
+    iterations = 20                     # default: the scenario's; so is gap
+    start = "0 s"                       # default
+
+    [[jobs]]
+    name = "neighbour"
+    shard = "1 MB"
+    transport = "cubic"                 # default: the transport under comparison
+    parameters = { hystart = false }
+
+    [[background]]
+    transport = "reno"
+    message = "1 GB"
+    from = "east"                       # default: the first site
+    to = "west"                         # default: the last site
+    gap = "0 s"                         # default: between two messages
+    start = "0 s"                       # default
+    messages = 5                        # default: until the jobs are done
+
+    [transports]
+    default = ["reno", "cubic", "adaptive"]     # default
+
+    [transports.adaptive]
+    headroom = 0.02                     # any parameter of the transport's own
+
+The models of loss: `bernoulli` (probability), `periodic` (every, first, min_wire_bytes), `gilbert-elliott` (mean_loss
+and mean_burst, or good_to_bad, bad_to_good, loss_good, loss_bad), `tail-of-burst` (packets), `listed` (packets,
+min_wire_bytes), `trace` (outcomes or file, repeat, min_wire_bytes) and `combined` (parts).
+"""
 
 import os
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,14 @@
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from experiments import scenario as scenario_module
 from experiments.overrides import parse_override
 from experiments.scenario import ScenarioError, load_scenario, read_scenario
+from transports.registry import Registry
 from wan.loss import Bernoulli, Combined, GilbertElliott, Listed, NoLoss, Periodic, TailOfBurst, Trace
 from wan.schedule import Outage, RateStep
 from worlds import TRANSPORTS
@@ -572,3 +575,13 @@ def test_a_deployment_of_ones_own_is_read_from_beside_the_scenario(tmp_path):
     (tmp_path / "mine.toml").write_text(bundled.replace("layers", "layer"))
     with pytest.raises(ScenarioError, match=r"allreduce.deployment: mine.toml: model.layer: there is no such key"):
         load_scenario(str(path), TRANSPORTS)
+
+
+def test_the_list_of_keys_is_a_scenario():
+    example = textwrap.dedent(scenario_module.__doc__.partition("::\n")[2].partition("\nThe models")[0])
+    scenario = read_scenario(tomllib.loads(example), "everything.toml", Registry.installed())
+    assert scenario.compared_jobs == ("training",)
+    assert len(scenario.topology.links) == 4
+    assert scenario.topology.links["plane3"].events == (Outage(at_s=0.01, duration_s=0.5, iteration=3),)
+    assert scenario.background[0].message_bytes == 10**9
+    assert scenario.parameters == {"adaptive": (("headroom", 0.02),)}
