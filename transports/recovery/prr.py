@@ -39,8 +39,8 @@ class ProportionalRateReduction:
         """Begin an episode (RFC 9937 §6.1).
 
         in_flight_bytes becomes RecoverFS: all that may yet be delivered, counted before the ACK that begins the
-        episode. It is the sum of what is in flight now, what has just been marked lost, and what this very ACK delivered. That
-        ACK goes through `on_ack` like those after it.
+        episode. It is the sum of what is in flight now, what has just been marked lost, and what this very ACK
+        delivered. That ACK goes through `on_ack` like those after it.
         """
         self._recover_fs_bytes = max(in_flight_bytes, 1)
         self._ssthresh_bytes = ssthresh_bytes
