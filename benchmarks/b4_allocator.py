@@ -4,19 +4,22 @@
 
 16 sites, 46 unidirectional edges, a flow group between every two sites (240), up to 4 tunnels a group. Also with 46
 links that carry both ways, and with the paper's 2,700 flow groups. The yardstick is the max-min fair allocation that
-linear programs find over every path there is: its throughput once all fair shares are fixed, and its smallest one.
+linear programs find over every path there is: its smallest fair share, and its throughput once all are fixed; and the
+largest throughput that fairness does not limit.
 """
 
 import importlib.util
 import random
 import sys
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 from types import ModuleType
+from typing import Any
 
-from transports.b4.allocator import Allocation, FlowGroup, allocate
+from transports.b4.allocator import FlowGroup, allocate
 from transports.b4.bandwidth import Application
 from transports.b4.network import Edge, Network
 from transports.b4.tunnels import cheapest_tunnels
@@ -96,10 +99,11 @@ def traffic(seed: int, network: Network, load: float, services: int = 1) -> list
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """The linear program's answer."""
+    """The answers of the linear programs: fair and then full, its smallest fair share, and full without fairness."""
 
-    throughput_bps: float
+    fair_bps: float
     smallest_share: float
+    fullest_bps: float
     took_s: float
 
 
@@ -121,58 +125,83 @@ def yardstick(network: Network, groups: list[FlowGroup]) -> Yardstick:
     shares = [
         rate / each.weight for rate, each in zip(rates, appetites, strict=True) if rate < each.demand * (1 - 1e-6)
     ]
-    total = reference.most_throughput(routing, appetites, rates)
-    return Yardstick(total * GBPS, min(shares, default=float("inf")), took)
+    return Yardstick(
+        reference.most_throughput(routing, appetites, rates) * GBPS,
+        min(shares, default=inf),
+        reference.most_throughput(routing, appetites) * GBPS,
+        took,
+    )
 
 
-def smallest_share(allocation: Allocation) -> float:
-    return min(group.fair_share for group in allocation.groups)
+def enough(groups: list[FlowGroup]) -> float:
+    """Return the fair share that satisfies everybody: more than that is not better."""
+    return max(group.function.shares[-1] for group in groups)
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "4 tunnels": {},
+    "4 tunnels, quantum 1/4": {"quantum": 0.25},
+    "any number of tunnels": {"tunnels_per_group": None},
+    "the 4 cheapest, listed": {"listed": 4},
+}
 
 
 def measure(title: str, links: int, load: float, seeds: int) -> None:
-    ways = {
-        "4 tunnels, quantum 1/4": {"quantum": 0.25},
-        "4 tunnels": {},
-        "8 tunnels": {"tunnels_per_group": 8},
-        "any number": {"tunnels_per_group": None},
-        "4 listed (k shortest)": {"listed": 4},
-        "8 listed (k shortest)": {"listed": 8, "tunnels_per_group": 8},
-    }
-    throughput: dict[str, list[float]] = {way: [] for way in ways}
-    shares: dict[str, list[float]] = {way: [] for way in ways}
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    programs = []
+    fair: dict[str, list[float]] = {way: [] for way in WAYS}
+    full: dict[str, list[float]] = {way: [] for way in WAYS}
+    shares: dict[str, list[float]] = {way: [] for way in WAYS}
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    programs, met = [], []
     for seed in range(seeds):
         network = wide_area(seed, links)
         groups = traffic(seed, network, load)
         best = yardstick(network, groups)
         programs.append(best.took_s)
-        for way, options in ways.items():
+        met.append(best.fair_bps / sum(group.function.demand_bps for group in groups))
+        most = enough(groups)
+        for way, options in WAYS.items():
             arguments = dict(options)
-            count = arguments.pop("listed", None)
-            if count is not None:
+            listed = arguments.pop("listed", None)
+            if listed is not None:
                 pairs = [(group.source, group.destination) for group in groups]
-                arguments["tunnels"] = cheapest_tunnels(network, pairs, int(count))
+                arguments["tunnels"] = cheapest_tunnels(network, pairs, listed)
             began = perf_counter()
             allocation = allocate(network, groups, **arguments)
             times[way].append(perf_counter() - began)
-            throughput[way].append(allocation.rate_bps / best.throughput_bps)
-            shares[way].append(min(1.0, smallest_share(allocation) / best.smallest_share))
-    print(f"\n{title}, {seeds} networks; linear programs take {fmean(programs):.2f} s on average")
-    print(f"  {'':24}{'throughput / LP':>22}{'smallest share / LP':>24}{'time':>18}")
-    for way in ways:
-        print(
-            f"  {way:24}{fmean(throughput[way]):>10.1%} (≥ {min(throughput[way]):.1%})"
-            f"{fmean(shares[way]):>12.1%} (≥ {min(shares[way]):.1%}){fmean(times[way]) * 1e3:>8.1f} ms"
-            f" (≤ {max(times[way]) * 1e3:.0f})"
+            fair[way].append(allocation.rate_bps / best.fair_bps)
+            full[way].append(allocation.rate_bps / best.fullest_bps)
+            smallest = min(group.fair_share for group in allocation.groups)
+            shares[way].append(min(smallest, most) / min(best.smallest_share, most))
+    print(
+        f"\n{title}, {seeds} networks; the linear programs meet {fmean(met):.0%} of the demand"
+        f" and take {fmean(programs):.1f} s"
+    )
+    print(f"  {'mean (least)':24}{'of fair LP':>18}{'of fullest LP':>18}{'smallest share':>18}{'ms (most)':>18}")
+    for way in WAYS:
+        cells = "".join(
+            f"{f'{fmean(values):.1%} ({min(values):.1%})':>18}" for values in (fair[way], full[way], shares[way])
         )
+        print(f"  {way:24}{cells}{f'{fmean(times[way]) * 1e3:.0f} ({max(times[way]) * 1e3:.0f})':>18}")
+    slowest = max(times["4 tunnels"])
+    print(f"  {'within' if slowest <= TIME_LIMIT_S else 'OVER'} {TIME_LIMIT_S} s per allocation of 4 tunnels")
+
+
+def measure_many_groups() -> None:
+    network = wide_area(0, 23)
+    groups = traffic(0, network, 0.2, services=11)
+    began = perf_counter()
+    allocate(network, groups)
+    print(
+        f"\n{len(groups)} flow groups, 4 tunnels: {(perf_counter() - began) * 1e3:.0f} ms (the paper: 2,700 in 300 ms)"
+    )
 
 
 def main() -> int:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    for load in (0.2, 0.4, 0.8):
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    for load in (0.1, 0.2, 0.4):
         measure(f"16 sites, 46 edges one way, 240 groups, load {load}", 23, load, seeds)
     measure("16 sites, 46 links both ways, 240 groups, load 0.4", 46, 0.4, seeds)
+    measure_many_groups()
     return 0
 
 

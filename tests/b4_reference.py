@@ -3,8 +3,10 @@
 Nothing here shares code with the allocator: the program knows edges, demands and weights only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor, inf
 
 import numpy as np
 from scipy.optimize import linprog
@@ -163,3 +165,146 @@ def _widen(rows: csr_array, by: int) -> csr_array:
 def _sparse(entries: Sequence[tuple[int, int, float]], shape: tuple[int, int]) -> csr_array:
     rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
     return coo_array((values, (rows, columns)), shape=shape).tocsr()
+
+
+Way = Mapping[int, Fraction]
+"""How much of a group's traffic crosses each edge."""
+
+
+def simple_paths(edges: Sequence[tuple[str, str, int]], source: str, destination: str) -> list[tuple[int, ...]]:
+    """Return every loop-free path by brute force, as edge positions, by (cost, hops, positions)."""
+    found: list[tuple[int, ...]] = []
+
+    def walk(site: str, path: tuple[int, ...], seen: frozenset[str]) -> None:
+        if site == destination:
+            found.append(path)
+            return
+        for index, (tail, head, _) in enumerate(edges):
+            if tail == site and head not in seen:
+                walk(head, (*path, index), seen | {head})
+
+    walk(source, (), frozenset({source}))
+    return sorted(found, key=lambda path: (sum(edges[index][2] for index in path), len(path), path))
+
+
+@dataclass(frozen=True, slots=True)
+class ExactFilling:
+    """By group: what each way carries, and the fair share, None when it is satisfied."""
+
+    rates: list[dict[int, Fraction]]
+    shares: list[Fraction | None]
+
+
+def fill_exactly(
+    capacities: Sequence[Fraction],
+    groups: Sequence[Sequence[tuple[Fraction, Fraction]]],
+    ways: Sequence[Sequence[Way]],
+) -> ExactFilling:
+    """Fill in rational arithmetic. A group is its applications' (weight, demand); it takes its first open way.
+
+    A stage ends at the least fair share at which the load of some edge, a piecewise linear function, is its capacity.
+    """
+
+    def bandwidth(group: int, share: Fraction) -> Fraction:
+        return sum((min(weight * share, demand) for weight, demand in groups[group]), Fraction(0))
+
+    def demand(group: int) -> Fraction:
+        return sum((demand for _, demand in groups[group]), Fraction(0))
+
+    rates: list[dict[int, Fraction]] = [{} for _ in groups]
+    shares: list[Fraction | None] = [None] * len(groups)
+    settled = [Fraction(0)] * len(capacities)
+    full = {edge for edge, capacity in enumerate(capacities) if capacity == 0}
+    share = Fraction(0)
+    at: dict[int, int] = {}
+
+    def next_way(group: int) -> int | None:
+        return next((index for index, way in enumerate(ways[group]) if not full & set(way)), None)
+
+    for group in range(len(groups)):
+        if demand(group) > 0:
+            first = next_way(group)
+            if first is None:
+                shares[group] = share
+            else:
+                at[group] = first
+
+    def load(edge: int, level: Fraction, since: Fraction) -> Fraction:
+        rising = (
+            ways[group][way].get(edge, Fraction(0)) * (bandwidth(group, level) - bandwidth(group, since))
+            for group, way in at.items()
+        )
+        return settled[edge] + sum(rising, Fraction(0))
+
+    while at:
+        levels = sorted({d / w for group in at for w, d in groups[group] if d / w > share})
+        ends = []
+        for edge, capacity in enumerate(capacities):
+            if edge in full:
+                continue
+            low = share
+            for high in levels:
+                if load(edge, high, share) >= capacity and load(edge, high, share) > load(edge, low, share):
+                    before, after = load(edge, low, share), load(edge, high, share)
+                    ends.append(low + (capacity - before) * (high - low) / (after - before))
+                    break
+                low = high
+        end = min(ends, default=levels[-1] if levels else share)
+        loads = [load(edge, end, share) for edge in range(len(capacities))]
+        for group, way in at.items():
+            rates[group][way] = rates[group].get(way, Fraction(0)) + bandwidth(group, end) - bandwidth(group, share)
+        settled, share = loads, end
+        full |= {edge for edge, capacity in enumerate(capacities) if loads[edge] == capacity}
+        for group in list(at):
+            if bandwidth(group, share) == demand(group):
+                del at[group]
+            elif full & set(ways[group][at[group]]):
+                following = next_way(group)
+                if following is None:
+                    del at[group]
+                    shares[group] = share
+                else:
+                    at[group] = following
+    return ExactFilling([{way: rate for way, rate in own.items() if rate} for own in rates], shares)
+
+
+def quantise_exactly(
+    capacities: Sequence[Fraction],
+    groups: Sequence[Sequence[tuple[Fraction, Fraction]]],
+    paths: Sequence[Sequence[tuple[int, ...]]],
+    quanta: int,
+) -> list[list[Fraction]]:
+    """Quantise greedily as the paper says, judging every candidate by an exact filling from the start."""
+    ways: list[list[Way]] = [[dict.fromkeys(path, Fraction(1)) for path in own] for own in paths]
+    exact = fill_exactly(capacities, groups, ways)
+    used = [[paths[group][way] for way in own] for group, own in enumerate(exact.rates)]
+    free: list[list[Way]] = [[dict.fromkeys(path, Fraction(1)) for path in own] for own in used]
+    splits = [[Fraction(1)] * len(own) for own in used]
+
+    def spread(group: int, counts: Sequence[int]) -> Way:
+        way: dict[int, Fraction] = {}
+        for path, count in zip(used[group], counts, strict=True):
+            for edge in path if count else ():
+                way[edge] = way.get(edge, Fraction(0)) + Fraction(count, quanta)
+        return way
+
+    def fairness(group: int, counts: Sequence[int]) -> list[float | Fraction]:
+        trial = [[spread(group, counts)] if index == group else own for index, own in enumerate(free)]
+        return sorted(inf if share is None else share for share in fill_exactly(capacities, groups, trial).shares)
+
+    for group in sorted(range(len(groups)), key=lambda index: (exact.shares[index] is None, exact.shares[index] or 0)):
+        if len(used[group]) < 2:
+            continue
+        carried = list(exact.rates[group].values())
+        wanted = [quanta * rate / sum(carried) for rate in carried]
+        counts = [floor(each) for each in wanted]
+        while sum(counts) < quanta:
+            tunnels = sorted(range(len(counts)), key=lambda tunnel: (counts[tunnel] - wanted[tunnel], tunnel))
+            best = max(
+                tunnels,
+                key=lambda tunnel: fairness(group, [count + (at == tunnel) for at, count in enumerate(counts)]),
+            )  # max() keeps the first of equals
+            counts[best] += 1
+        splits[group] = [Fraction(count, quanta) for count in counts]
+        free[group] = [spread(group, counts)]
+    return splits

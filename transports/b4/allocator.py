@@ -2,6 +2,13 @@
 
 Jain et al., "B4: Experience with a Globally-Deployed Software Defined WAN", SIGCOMM 2013, §4.2-4.3. Pure and
 deterministic: equal arguments give equal allocations, and nothing is kept between calls.
+
+How close the greedy filling comes to linear programs over all paths, on networks of B4's size (16 sites, 46 edges one
+way, 240 site pairs, 4 tunnels; benchmarks/b4_allocator.py): 99.9 % of the throughput of the max-min fair solution where
+nearly all demand can be met, as in the paper's network, 97 % where a tenth of it cannot, 93 % where two fifths cannot.
+Two things in the paper's generation get it there: the next tunnel is searched for when it is needed, around the
+bottlenecks of that moment (lists of the 4 cheapest paths give 95, 91 and 95 %, and starve some groups), and the number
+of tunnels is cut afterwards, not by freezing groups that have had their share of them.
 """
 
 from collections.abc import Collection, Iterable, Sequence

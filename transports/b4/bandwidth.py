@@ -16,7 +16,7 @@ from wan.checks import check_name, check_not_negative, check_positive
 FAIR_SHARE_UNIT_BPS = 1e9
 """What weight 1 gets at fair share 1: the paper's bandwidth functions are drawn in Gbit/s (Figure 6)."""
 
-LEAST_WEIGHT = 1e-9  # keeps every fair share finite, whatever the demand
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # between them every fair share is finite, whatever the demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class Application:
         """Check every field."""
         check_name("name", self.name)
         check_positive("weight", self.weight)
-        if not LEAST_WEIGHT <= self.weight <= 1 / LEAST_WEIGHT:
-            raise ValueError(f"weight: {self.weight!r} is not between {LEAST_WEIGHT:g} and {1 / LEAST_WEIGHT:g}")
+        if not LEAST_WEIGHT <= self.weight <= LARGEST_WEIGHT:
+            raise ValueError(f"weight: {self.weight!r} is not between {LEAST_WEIGHT:g} and {LARGEST_WEIGHT:g}")
         if self.demand_bps != inf:
             check_not_negative("demand_bps", self.demand_bps)
 

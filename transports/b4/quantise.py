@@ -87,7 +87,7 @@ class Quantiser:
         if left:
             trunk = self._trunk(group, [(count + left) / self._quanta for count in counts])
         for _ in range(left):
-            order = sorted(range(len(counts)), key=lambda tunnel: (counts[tunnel] - wanted[tunnel], tunnel))
+            order = sorted(range(len(counts)), key=lambda tunnel: (round(counts[tunnel] - wanted[tunnel], 9), tunnel))
             candidates = []
             for tunnel in order:
                 candidate = trunk.copy()

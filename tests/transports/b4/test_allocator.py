@@ -1,0 +1,405 @@
+from collections.abc import Sequence
+from fractions import Fraction
+from math import fsum, inf
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from b4_reference import (
+    Appetite,
+    fill_exactly,
+    max_min,
+    most_throughput,
+    quantise_exactly,
+    routing_anywhere,
+    routing_on_paths,
+    simple_paths,
+)
+from transports.b4.allocator import Allocation, FlowGroup, TunnelGroup, allocate
+from transports.b4.bandwidth import Application
+from transports.b4.network import Edge, Network
+from transports.b4.tunnels import Tunnel, cheapest_tunnels, route_of
+from wan.topology import LinkSpec, Path, Site, Topology
+
+G = 1e9
+SITES = "ABCDE"
+PAIRS = [(a, b) for a in SITES for b in SITES if a != b]
+WEIGHTS = (0.5, 1, 2, 10)
+
+
+@st.composite
+def networks(draw: st.DrawFn, capacities: st.SearchStrategy[float] = st.integers(0, 20)) -> Network:  # noqa: B008
+    edges = draw(st.lists(st.tuples(st.sampled_from(PAIRS), capacities, st.integers(1, 5)), min_size=3, max_size=12))
+    return Network(
+        sites=tuple(SITES),
+        edges=tuple(
+            Edge(link=f"l{index}", tail=tail, head=head, capacity_bps=capacity * G, cost=cost)
+            for index, ((tail, head), capacity, cost) in enumerate(edges)
+        ),
+    )
+
+
+@st.composite
+def traffic(draw: st.DrawFn, demands: st.SearchStrategy[float] = st.integers(0, 30)) -> list[FlowGroup]:  # noqa: B008
+    wants = st.lists(st.tuples(st.sampled_from(WEIGHTS), demands), min_size=1, max_size=2)
+    pairs = draw(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=6, unique=True))
+    return [
+        FlowGroup(
+            source=source,
+            destination=destination,
+            applications=tuple(
+                Application(name=str(index), weight=weight, demand_bps=demand * G)
+                for index, (weight, demand) in enumerate(draw(wants))
+            ),
+        )
+        for source, destination in pairs
+    ]
+
+
+def edges_of(network: Network) -> list[tuple[str, str, int]]:
+    return [(edge.tail, edge.head, int(edge.cost)) for edge in network.edges]
+
+
+def paths_of(network: Network, groups: Sequence[FlowGroup], count: int | None = None) -> list[list[tuple[int, ...]]]:
+    """Return the open paths of each group, cheapest first, by brute force."""
+    return [
+        [
+            path
+            for path in simple_paths(edges_of(network), group.source, group.destination)
+            if all(network.edges[index].capacity_bps for index in path)
+        ][:count]
+        for group in groups
+    ]
+
+
+def fractions(groups: Sequence[FlowGroup]) -> list[list[tuple[Fraction, Fraction]]]:
+    return [
+        [(Fraction(each.weight), Fraction(round(each.demand_bps / G))) for each in group.applications]
+        for group in groups
+    ]
+
+
+def capacities(network: Network) -> list[Fraction]:
+    return [Fraction(round(edge.capacity_bps / G)) for edge in network.edges]
+
+
+def carried(network: Network, group: TunnelGroup) -> dict[tuple[int, ...], float]:
+    return {route_of(network, share.tunnel): share.rate_bps / G for share in group.tunnels}
+
+
+def check_feasible(network: Network, allocation: Allocation) -> None:
+    """Check, to the bit, that no edge carries more than its capacity."""
+    crossing: list[list[float]] = [[] for _ in network.edges]
+    for group in allocation.groups:
+        for share in group.tunnels:
+            assert share.rate_bps >= 0
+            assert share.tunnel.pair == (group.group.source, group.group.destination)
+            for index in route_of(network, share.tunnel):
+                crossing[index].append(share.rate_bps)
+    for edge, rates in zip(network.edges, crossing, strict=True):
+        assert fsum(rates) <= edge.capacity_bps
+        assert allocation.load_bps(edge.link, edge.tail) == fsum(rates)
+
+
+@settings(max_examples=150, deadline=None)
+@given(networks(), traffic())
+def test_with_one_tunnel_a_group_it_is_the_max_min_solution_of_a_linear_program(
+    network: Network, groups: list[FlowGroup]
+) -> None:
+    allocation = allocate(network, groups, tunnels_per_group=1)
+    paths = paths_of(network, groups, 1)
+    appetites = [
+        Appetite(commodity=index, weight=each.weight, demand=each.demand_bps / G)
+        for index, group in enumerate(groups)
+        if paths[index]
+        for each in group.applications
+    ]
+    assume(appetites)
+    found = [
+        rate / G
+        for index, group in enumerate(allocation.groups)
+        if paths[index]
+        for rate in group.application_bps.values()
+    ]
+    routing = routing_on_paths([edge.capacity_bps / G for edge in network.edges], paths)
+    assert found == pytest.approx(list(max_min(routing, appetites)), rel=1e-5, abs=1e-5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(networks(), traffic())
+def test_with_any_number_of_tunnels_it_is_the_filling_of_the_paper(network: Network, groups: list[FlowGroup]) -> None:
+    # §4.3: the preferred tunnel is the cheapest path without a bottleneck edge. Here: of all paths there are.
+    paths = paths_of(network, groups)
+    ways = [[dict.fromkeys(path, Fraction(1)) for path in own] for own in paths]
+    exact = fill_exactly(capacities(network), fractions(groups), ways)
+    allocation = allocate(network, groups, tunnels_per_group=None)
+    for index, group in enumerate(allocation.groups):
+        rates = {paths[index][way]: float(rate) for way, rate in exact.rates[index].items()}
+        assert carried(network, group) == pytest.approx(rates, rel=1e-8)
+        share = exact.shares[index]
+        assert group.fair_share == (inf if share is None else pytest.approx(float(share), rel=1e-8))
+
+
+@settings(max_examples=100, deadline=None)
+@given(networks(), traffic(), st.integers(1, 3))
+def test_with_listed_tunnels_it_is_the_filling_along_the_list(
+    network: Network, groups: list[FlowGroup], count: int
+) -> None:
+    pairs = [(group.source, group.destination) for group in groups]
+    closed = [edge.link for edge in network.edges if edge.capacity_bps == 0]
+    table = cheapest_tunnels(network, pairs, count, failed=closed)
+    paths = paths_of(network, groups, count)
+    ways = [[dict.fromkeys(path, Fraction(1)) for path in own] for own in paths]
+    exact = fill_exactly(capacities(network), fractions(groups), ways)
+    allocation = allocate(network, groups, tunnels=table)
+    for index, group in enumerate(allocation.groups):
+        rates = {paths[index][way]: float(rate) for way, rate in exact.rates[index].items()}
+        assert carried(network, group) == pytest.approx(rates, rel=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), traffic(), st.sampled_from([2, 3, 4]))
+def test_quantised_splits_are_those_of_an_exact_greedy_search(
+    network: Network, groups: list[FlowGroup], quanta: int
+) -> None:
+    splits = quantise_exactly(capacities(network), fractions(groups), paths_of(network, groups), quanta)
+    allocation = allocate(network, groups, tunnels_per_group=None, quantum=1 / quanta)
+    found = [[share.split for share in group.tunnels] for group in allocation.groups]
+    assert found == [pytest.approx([float(part) for part in own]) for own in splits]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    networks(st.floats(0, 1e3, allow_subnormal=False)),
+    traffic(st.floats(0, 1e3, allow_subnormal=False) | st.just(inf)),
+    st.sampled_from([1, 2, 4, None]),
+    st.sampled_from([None, 0.5, 0.25, 1 / 3]),
+    st.sets(st.sampled_from(["l0", "l1", "l2"]), max_size=2),
+)
+def test_every_allocation_is_feasible_and_says_what_it_gives(
+    network: Network, groups: list[FlowGroup], limit: int | None, quantum: float | None, failed: set[str]
+) -> None:
+    allocation = allocate(network, groups, tunnels_per_group=limit, quantum=quantum, failed=failed)
+    check_feasible(network, allocation)
+    for group in allocation.groups:
+        assert limit is None or len(group.tunnels) <= limit
+        assert not failed & {link for share in group.tunnels for link in share.tunnel.links}
+        assert group.rate_bps == pytest.approx(group.group.function.bps_at(group.fair_share), rel=1e-7)
+        assert sum(group.application_bps.values()) == pytest.approx(group.rate_bps, rel=1e-7)
+        if group.rate_bps:
+            assert fsum(share.split for share in group.tunnels) == pytest.approx(1)
+            for share in group.tunnels:
+                assert share.rate_bps == pytest.approx(share.split * group.rate_bps, rel=1e-9)
+                if quantum is not None:
+                    assert share.split / quantum == pytest.approx(round(share.split / quantum), abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(networks(), traffic(), st.sampled_from([0.5, 0.25]))
+def test_a_quantised_allocation_is_max_min_fair_for_its_splits(
+    network: Network, groups: list[FlowGroup], quantum: float
+) -> None:
+    """A group that wants more crosses a full edge on which no other hungry group has a higher fair share."""
+    allocation = allocate(network, groups, quantum=quantum)
+    shares_on: list[list[float]] = [[] for _ in network.edges]
+    for group in allocation.groups:
+        for index in {index for share in group.tunnels if share.split for index in route_of(network, share.tunnel)}:
+            shares_on[index].append(group.fair_share)
+    for group in allocation.groups:
+        if group.fair_share == inf or not group.tunnels:
+            continue
+        crossed = {index for share in group.tunnels if share.split for index in route_of(network, share.tunnel)}
+        assert any(
+            allocation.load_bps(network.edges[index].link, network.edges[index].tail)
+            >= network.edges[index].capacity_bps * (1 - 1e-8)
+            and all(share == inf or share <= group.fair_share * (1 + 1e-8) for share in shares_on[index])
+            for index in crossed
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), traffic())
+def test_the_order_of_the_groups_does_not_matter(network: Network, groups: list[FlowGroup]) -> None:
+    forth = allocate(network, groups)
+    back = allocate(network, groups[::-1])
+    for group in forth.groups:
+        other = back.of(*group.group.key)
+        assert carried(network, group) == pytest.approx(carried(network, other), rel=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(), traffic(), st.sampled_from([None, 0.25]))
+def test_equal_arguments_give_equal_allocations(
+    network: Network, groups: list[FlowGroup], quantum: float | None
+) -> None:
+    assert allocate(network, groups, quantum=quantum) == allocate(network, groups, quantum=quantum)
+
+
+def two_jobs(small_demand_bps: float) -> dict[str, float]:
+    network = Network(sites=("A", "B"), edges=(Edge(link="wan", tail="A", head="B", capacity_bps=11 * G),))
+    jobs = (
+        Application(name="large", weight=10, demand_bps=inf),
+        Application(name="small", weight=1, demand_bps=small_demand_bps),
+    )
+    group = FlowGroup(source="A", destination="B", applications=jobs)
+    return allocate(network, [group]).of("A", "B").application_bps
+
+
+def test_two_jobs_share_a_bottleneck_by_their_weights() -> None:
+    assert two_jobs(inf) == pytest.approx({"large": 10 * G, "small": 1 * G})
+
+
+def test_what_the_smaller_job_leaves_goes_to_the_other() -> None:
+    assert two_jobs(0.25 * G) == pytest.approx({"large": 10.75 * G, "small": 0.25 * G})
+
+
+def planes(count: int) -> Topology:
+    return Topology(
+        sites=[Site(name="east"), Site(name="west")],
+        links=[LinkSpec(name=f"p{n}", a="east", b="west", rate_bps=100 * G, delay_s=0.03) for n in range(count)],
+        paths=[Path(name=f"plane-{n}", sites=("east", "west"), links=(f"p{n}",)) for n in range(count)],
+    )
+
+
+def test_after_an_outage_the_surviving_planes_carry_the_traffic() -> None:
+    network = Network.from_topology(planes(4))
+    job = Application(name="job", weight=1, demand_bps=350 * G)
+    groups = [FlowGroup(source=a, destination=b, applications=(job,)) for a, b in (("east", "west"), ("west", "east"))]
+    before = allocate(network, groups)
+    after = allocate(network, groups, failed=["p1"])
+    for source, destination in (("east", "west"), ("west", "east")):
+        assert before.of(source, destination).rate_bps == pytest.approx(350 * G)
+        assert after.of(source, destination).rate_bps == pytest.approx(300 * G)
+        assert [share.tunnel.links for share in after.of(source, destination).tunnels] == [("p0",), ("p2",), ("p3",)]
+
+
+def test_a_group_without_a_way_gets_nothing_and_is_no_error() -> None:
+    network = Network(sites=("A", "B"), edges=(Edge(link="x", tail="A", head="B", capacity_bps=G),))
+    job = Application(name="job", weight=1, demand_bps=G)
+    allocation = allocate(network, [FlowGroup(source="A", destination="B", applications=(job,))], failed={"x"})
+    assert allocation.groups[0].tunnels == ()
+    assert allocation.groups[0].fair_share == 0
+    assert allocation.groups[0].application_bps == {"job": 0}
+
+
+def test_weights_far_apart_do_not_lose_the_light_ones_slope() -> None:
+    # The heavy groups leave the shared edge one after the other; what is left of its slope is 18 digits smaller.
+    network = Network(sites=("A", "B"), edges=(Edge(link="x", tail="A", head="B", capacity_bps=4 * G),))
+    heavy = [Application(name=f"h{n}", weight=1e9 / (n + 1), demand_bps=G) for n in range(3)]
+    light = [Application(name=f"l{n}", weight=1e-9, demand_bps=10 * G) for n in range(2)]
+    groups = [
+        FlowGroup(source="A", destination="B", service=each.name, applications=(each,)) for each in (*heavy, *light)
+    ]
+    allocation = allocate(network, groups)
+    assert [group.rate_bps / G for group in allocation.groups] == pytest.approx([1, 1, 1, 0.5, 0.5])
+    check_feasible(network, allocation)
+
+
+def test_with_too_many_tunnels_the_last_and_the_widest_are_kept() -> None:
+    gbps = (5, 1, 8, 2, 3)
+    edges = tuple(Edge(link=f"p{n}", tail="A", head="B", capacity_bps=rate * G, cost=n) for n, rate in enumerate(gbps))
+    job = Application(name="job", weight=1, demand_bps=inf)
+    group = FlowGroup(source="A", destination="B", applications=(job,))
+    allocation = allocate(Network(sites=("A", "B"), edges=edges), [group], tunnels_per_group=3)
+    assert [share.tunnel.name for share in allocation.groups[0].tunnels] == ["p0", "p2", "p4"]
+    assert allocation.rate_bps == pytest.approx(16 * G)
+
+
+JOB = Application(name="job", weight=1, demand_bps=G)
+NETWORK = Network(
+    sites=("A", "B", "C"),
+    edges=(Edge(link="x", tail="A", head="B", capacity_bps=G), Edge(link="y", tail="B", head="C", capacity_bps=G)),
+)
+GROUP = FlowGroup(source="A", destination="B", applications=(JOB,))
+
+
+@pytest.mark.parametrize("pair", [("A", "Z"), ("Z", "B")])
+def test_demands_that_name_unknown_sites_are_refused(pair: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"^groups: 'Z' is not a site"):
+        allocate(NETWORK, [FlowGroup(source=pair[0], destination=pair[1], applications=(JOB,))])
+
+
+def test_two_groups_of_one_key_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^groups: two"):
+        allocate(NETWORK, [GROUP, GROUP])
+
+
+@pytest.mark.parametrize("quantum", [0, -0.5, 0.3, 2, inf])
+def test_a_quantum_that_does_not_divide_one_is_refused(quantum: float) -> None:
+    with pytest.raises(ValueError, match=r"^quantum: "):
+        allocate(NETWORK, [GROUP], quantum=quantum)
+
+
+@pytest.mark.parametrize("failed", [["z"], "x"])
+def test_unknown_failed_links_are_refused(failed: list[str] | str) -> None:
+    with pytest.raises(ValueError, match=r"^failed: "):
+        allocate(NETWORK, [GROUP], failed=failed)
+
+
+def test_no_tunnels_at_all_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^tunnels_per_group: "):
+        allocate(NETWORK, [GROUP], tunnels_per_group=0)
+
+
+@pytest.mark.parametrize(
+    "tunnel",
+    [
+        Tunnel(name="t", sites=("A", "B"), links=("y",)),
+        Tunnel(name="t", sites=("A", "C"), links=("x",)),
+        Tunnel(name="t", sites=("B", "C"), links=("y",)),
+    ],
+)
+def test_tunnels_that_the_network_does_not_have_are_refused(tunnel: Tunnel) -> None:
+    with pytest.raises(ValueError, match=r"^tunnels: 't' "):
+        allocate(NETWORK, [GROUP], tunnels={("A", "B"): (tunnel,)})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("source", ""), ("destination", "A"), ("applications", ()), ("applications", (JOB, JOB))],
+)
+def test_bad_flow_groups_are_refused(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        FlowGroup(**{"source": "A", "destination": "B", "applications": (JOB,), field: value})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantum", [None, 0.25])
+def test_on_a_network_like_b4_it_is_close_to_the_linear_program_over_all_paths(quantum: float | None) -> None:
+    # 16 sites, 46 unidirectional edges, 240 site pairs: Table 3. Pseudo-random by arithmetic, so that it never changes.
+    sites = tuple(f"s{index:02}" for index in range(16))
+    joined = {(index, (index + 1) % 16) for index in range(16)} | {
+        (0, 5), (2, 9), (4, 13), (1, 11), (7, 14), (3, 8), (6, 12)
+    }  # fmt: skip
+    edges = tuple(
+        Edge(link=f"{a}-{b}", tail=sites[tail], head=sites[head], capacity_bps=(100 + 37 * (a * b % 7)) * G, cost=1 + a)
+        for a, b in sorted(joined)
+        for tail, head in ((a, b), (b, a))
+    )
+    network = Network(sites=sites, edges=edges)
+    groups = [
+        FlowGroup(
+            source=a,
+            destination=b,
+            applications=(Application(name="job", weight=WEIGHTS[(i * j) % 4], demand_bps=(4 + i * j % 11) * G),),
+        )
+        for i, a in enumerate(sites)
+        for j, b in enumerate(sites)
+        if i != j
+    ]
+    routing = routing_anywhere(
+        sites,
+        [(edge.tail, edge.head) for edge in edges],
+        [edge.capacity_bps / G for edge in edges],
+        [(group.source, group.destination) for group in groups],
+    )
+    appetites = [
+        Appetite(commodity=index, weight=group.applications[0].weight, demand=group.function.demand_bps / G)
+        for index, group in enumerate(groups)
+    ]
+    fair = max_min(routing, appetites)
+    allocation = allocate(network, groups, quantum=quantum)
+    check_feasible(network, allocation)
+    share = allocation.rate_bps / G / most_throughput(routing, appetites, fair)
+    assert share > (0.95 if quantum is None else 0.93)  # the program meets all demand
