@@ -49,12 +49,12 @@ class Cubic(LossBased):
         self._convergence = (1 + beta) / 2
         self._srtt_s = 0.0
         self._last_ack_s = 0.0
+        # Without a congestion yet, 0 comes to what RFC 9438 §4.10 asks for after HyStart++: a plateau at cwnd, alpha 1
         self._prior_bytes = 0.0  # cwnd_prior
         self._max_bytes = 0.0  # W_max
         self._k_s = 0.0  # K
         self._epoch_s = _INFINITY  # t_epoch; inf: the stage has not begun
         self._estimate_bytes = 0.0  # W_est
-        self._plateau = False  # the stage to come begins with K = 0
 
     def on_ack(self, ack: Ack) -> None:
         """Grow the window along the cubic, or as Reno would where that is more."""
@@ -102,14 +102,11 @@ class Cubic(LossBased):
         cwnd_bytes = self.cwnd_bytes
         self._epoch_s = now
         self._estimate_bytes = cwnd_bytes  # RFC 9438 §4.3
-        if self._plateau or self._max_bytes <= cwnd_bytes:
+        if self._max_bytes <= cwnd_bytes:
             # after a timeout (RFC 9438 §4.8), after a slow start without loss (§4.10), or already past the old maximum
             self._max_bytes, self._k_s = cwnd_bytes, 0.0
-            self._plateau = False
         else:
             self._k_s = cbrt((self._max_bytes - cwnd_bytes) / self._c)  # RFC 9438 §4.2, figure 2
-        if not self._prior_bytes:
-            self._prior_bytes = cwnd_bytes
 
     # -- congestion ---------------------------------------------------------------------------------------------------
 
@@ -119,29 +116,15 @@ class Cubic(LossBased):
         self._max_bytes = cwnd_bytes * self._convergence if yields else cwnd_bytes  # RFC 9438 §4.7
         self._prior_bytes = cwnd_bytes  # RFC 9438 §4.6
         self._epoch_s = _INFINITY
-        self._plateau = False
 
     def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
         """Begin again with one segment; the stage after slow start begins on a plateau (RFC 9438 §4.8)."""
         super().on_timeout(now, in_flight_bytes, first=first)
-        self._plateau = True
-        self._epoch_s = _INFINITY
-
-    def _slow_start_ended(self) -> None:
-        self._prior_bytes = self.cwnd_bytes  # RFC 9438 §4.10
-        self._plateau = True
+        self._max_bytes = 0.0  # the next stage begins on a plateau, wherever that will be
 
     def _own_state(self) -> tuple[float, ...]:
-        return (
-            self._prior_bytes,
-            self._max_bytes,
-            self._k_s,
-            self._epoch_s,
-            self._estimate_bytes,
-            float(self._plateau),
-        )
+        return (self._prior_bytes, self._max_bytes, self._k_s, self._epoch_s, self._estimate_bytes)
 
     def _restore_own_state(self, own: tuple[float, ...]) -> None:
         # RFC 9438 §4.9.2
-        self._prior_bytes, self._max_bytes, self._k_s, self._epoch_s, self._estimate_bytes, plateau = own
-        self._plateau = bool(plateau)
+        self._prior_bytes, self._max_bytes, self._k_s, self._epoch_s, self._estimate_bytes = own

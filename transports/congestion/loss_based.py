@@ -61,9 +61,6 @@ class LossBased(CongestionControl):
     def _reduced(self) -> None:
         """Congestion has just set `ssthresh_bytes`; `cwnd_bytes` is still what it was."""
 
-    def _slow_start_ended(self) -> None:
-        """HyStart++ has ended slow start without a loss."""
-
     def _own_state(self) -> tuple[float, ...]:
         """Return what `_restore_own_state` needs to undo a reduction."""
         return ()
@@ -91,7 +88,6 @@ class LossBased(CongestionControl):
             hystart.on_ack(rtt_s=ack.rtt_s, round_started=ack.round_started)
             if not hystart.active:
                 self.ssthresh_bytes = self.cwnd_bytes  # RFC 9406 §4.2
-                self._slow_start_ended()
 
     def _slow_start(self, acked_bytes: int) -> int:
         """Grow exponentially up to ssthresh; return what is left of `acked_bytes` for congestion avoidance."""

@@ -91,7 +91,7 @@ def test_a_window_grows_by_half_per_round_trip_at_most() -> None:
     congestion = settled(100)
     acknowledge(congestion, 1, 0.001)
     before = congestion.cwnd_bytes
-    acknowledge(congestion, before / MSS, 1000.0)  # by now the cubic is at 4e8 segments
+    acknowledge(congestion, 3 * before / MSS, 1000.0)  # by now the cubic is at 4e8 segments
     assert congestion.cwnd_bytes == pytest.approx(1.5 * before, rel=1e-3)  # RFC 9438 §4.2
 
 
@@ -101,6 +101,14 @@ def test_a_window_above_the_cubic_does_not_shrink() -> None:
     congestion.cwnd_bytes = 990.0 * MSS
     acknowledge(congestion, 10, 1.1)
     assert congestion.cwnd_bytes >= 990 * MSS
+
+
+def test_a_window_above_the_reno_friendly_estimate_does_not_shrink() -> None:
+    congestion = settled(20)
+    run(congestion, 0.0, 0.05, rtt_s=0.01)
+    congestion.cwnd_bytes = 30.0 * MSS
+    acknowledge(congestion, 1, 0.06, rtt_s=0.01)
+    assert congestion.cwnd_bytes == 30 * MSS
 
 
 def test_time_limited_by_the_application_does_not_count() -> None:
@@ -122,6 +130,15 @@ def test_idle_time_does_not_count(idle_s: float, policy: str) -> None:
     run(paused, 0.0, 2.0)
     paused.restart_after_idle(2.0 + idle_s, idle_s, 0.3, policy=policy)
     assert run(paused, 2.0 + idle_s, 8.0 + idle_s) == pytest.approx(run(steady, 2.0, 8.0), rel=1e-3)
+
+
+def test_an_application_that_stays_slow_after_idleness_is_not_credited_twice() -> None:
+    steady, paused = settled(1000), settled(1000)
+    run(steady, 0.0, 2.0)
+    run(paused, 0.0, 2.0)
+    paused.restart_after_idle(52.0, 50.0, 0.3, policy="keep")
+    acknowledge(paused, 1, 52.5, limited=False)
+    assert run(paused, 52.5, 58.5) == pytest.approx(run(steady, 2.0, 8.0), rel=1e-3)
 
 
 def test_after_a_window_decayed_in_idleness_a_new_stage_aims_at_the_old_maximum() -> None:
@@ -152,7 +169,20 @@ def test_a_loss_in_slow_start_after_a_timeout_is_no_plateau() -> None:
     congestion = Cubic(mss_bytes=MSS, hystart=False)
     congestion.on_timeout(0.0, 3000 * MSS, first=True)
     lose(congestion, 1000, 1.0)
-    assert run(congestion, 1.0, 10.086) == pytest.approx(1000, rel=0.003)
+    assert run(congestion, 1.0, 5.543) == pytest.approx(962.5, rel=0.003)
+
+
+def test_undoing_a_spurious_loss_in_slow_start_after_a_timeout_keeps_the_plateau_to_come() -> None:
+    congestion = Cubic(mss_bytes=MSS, hystart=False)
+    congestion.cwnd_bytes = 1000.0 * MSS
+    congestion.on_timeout(0.0, 1000 * MSS, first=True)
+    congestion.cwnd_bytes = 300.0 * MSS
+    congestion.on_congestion(0.5, 300 * MSS)
+    congestion.on_recovery_end(0.6)
+    congestion.undo()
+    while congestion.cwnd_bytes < congestion.ssthresh_bytes:
+        acknowledge(congestion, 1, 1.0)
+    assert run(congestion, 1.0, 9.0) == pytest.approx(700 + 204.8, rel=0.003)
 
 
 def test_undoing_a_spurious_loss_goes_on_as_if_nothing_had_been() -> None:

@@ -130,6 +130,29 @@ def test_reno_counts_what_is_left_at_ssthresh() -> None:
     assert congestion.cwnd_bytes == 12 * MSS
 
 
+def test_reno_carries_over_what_exceeds_a_window() -> None:
+    congestion = reno()
+    congestion.ssthresh_bytes = congestion.cwnd_bytes
+    for _ in range(4):
+        acknowledge(congestion, 3)
+    assert congestion.cwnd_bytes == 11 * MSS
+    for _ in range(3):
+        acknowledge(congestion, 3)
+    assert congestion.cwnd_bytes == 12 * MSS  # RFC 3465 §2.1: 2 left and 9 since make a window of 11
+
+
+def test_reno_counts_anew_after_a_loss() -> None:
+    congestion = reno(initial_window_segments=100)
+    congestion.ssthresh_bytes = congestion.cwnd_bytes
+    acknowledge(congestion, 99)
+    congestion.on_congestion(1.0, 100 * MSS)
+    congestion.on_recovery_end(1.1)
+    acknowledge(congestion, 49, 1.2)
+    assert congestion.cwnd_bytes == 50 * MSS
+    acknowledge(congestion, 1, 1.2)
+    assert congestion.cwnd_bytes == 51 * MSS
+
+
 # -- loss --------------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +252,29 @@ def test_undoing_a_timeout_within_recovery_goes_back_to_before_the_recovery(make
     congestion.on_timeout(1.5, 60 * MSS, first=True)
     congestion.undo()
     assert (congestion.cwnd_bytes, congestion.ssthresh_bytes) == (100 * MSS, float("inf"))
+
+
+@both
+def test_undoing_a_timeout_after_a_recovery_goes_back_to_before_the_timeout(make: Make) -> None:
+    congestion = make(initial_window_segments=100)
+    congestion.on_congestion(1.0, 100 * MSS)
+    congestion.on_recovery_end(1.1)
+    before = (congestion.cwnd_bytes, congestion.ssthresh_bytes)
+    congestion.on_timeout(2.0, 50 * MSS, first=True)
+    congestion.undo()
+    assert (congestion.cwnd_bytes, congestion.ssthresh_bytes) == before
+
+
+@both
+def test_undoing_a_second_timeout_goes_back_to_before_it_not_to_before_the_recovery(make: Make) -> None:
+    congestion = make(initial_window_segments=100)
+    congestion.on_congestion(1.0, 100 * MSS)
+    congestion.on_timeout(1.5, 60 * MSS, first=True)
+    acknowledge(congestion, 1, 2.0)
+    before = (congestion.cwnd_bytes, congestion.ssthresh_bytes)
+    congestion.on_timeout(9.0, 2 * MSS, first=True)
+    congestion.undo()
+    assert (congestion.cwnd_bytes, congestion.ssthresh_bytes) == before
 
 
 @both

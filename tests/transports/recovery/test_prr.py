@@ -43,6 +43,7 @@ def test_a_single_loss_is_spread_over_the_round_trip_as_in_figure_1() -> None:
     assert sent[:16] == (1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0)
     # Then as many as ssthresh are in flight. By §6.2's strict comparison that is the reduction bound's, one ACK before
     # the figure has it; both have sent as much, and have ssthresh in flight, after ACK#21.
+    assert sent[16:] == (0, 1, 1)
     assert sum(sent) == 10
     assert episode.in_flight == 10
 
@@ -94,7 +95,22 @@ def test_an_ack_that_delivers_nothing_changes_nothing() -> None:
     prr.on_enter(in_flight_bytes=20 * MSS, ssthresh_bytes=10 * MSS)
     window = prr.on_ack(delivered_bytes=MSS, in_flight_bytes=18 * MSS, lost_bytes=MSS, advanced=False)
     prr.on_sent(MSS)
-    assert prr.on_ack(delivered_bytes=0, in_flight_bytes=19 * MSS, lost_bytes=0, advanced=False) == window == 19 * MSS
+    assert prr.on_ack(delivered_bytes=0, in_flight_bytes=15 * MSS, lost_bytes=0, advanced=False) == window == 19 * MSS
+
+
+def test_what_was_sent_beyond_the_share_is_not_taken_back() -> None:
+    prr = ProportionalRateReduction(mss_bytes=MSS)
+    prr.on_enter(in_flight_bytes=20 * MSS, ssthresh_bytes=10 * MSS)
+    prr.on_sent(5 * MSS)
+    assert prr.on_ack(delivered_bytes=MSS, in_flight_bytes=18 * MSS, lost_bytes=0, advanced=False) == 18 * MSS
+
+
+def test_below_ssthresh_too_chances_missed_are_banked() -> None:
+    episode = Episode(in_flight=8, lost=12, ssthresh=10, recover_fs=20)
+    episode.ack()
+    for _ in range(3):
+        episode.ack(send=False)
+    assert episode.ack() == (8, 4, 4)  # min(10 - 4, prr_delivered - prr_out = 5 - 1)
 
 
 def test_chances_missed_for_want_of_data_are_banked() -> None:

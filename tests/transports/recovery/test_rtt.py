@@ -58,6 +58,11 @@ def test_without_variation_the_rfc_has_a_floor_under_the_whole() -> None:
 
 def test_the_variance_term_is_at_least_the_timers_granularity() -> None:
     assert steady(rfc_estimator(), 0.06).rto_s == pytest.approx(0.061)  # RFC 6298 §2.3: max(G, K*RTTVAR)
+    assert steady(RttEstimator(min_rto_s=0.000_1), 0.06).rto_s == pytest.approx(0.061)
+
+
+def test_a_floor_above_a_second_holds_before_the_first_sample() -> None:
+    assert RttEstimator(min_rto_s=3.0, floor="total").rto_s == 3.0
 
 
 def test_each_expiry_doubles_the_timeout_up_to_a_minute_and_a_sample_ends_it() -> None:
