@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from emulation.records import RunRecord
 from transports.registry import Registry
 from wan.allreduce import AllReduceSpec
+from wan.checks import check_name, check_not_negative, check_positive, check_whole
 from wan.topology import Topology
 
 ParameterValue = str | int | float | bool
@@ -36,15 +37,12 @@ class JobSpec:
     start_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        if self.iterations < 1:
-            raise ValueError(f"iterations: {self.iterations} is less than 1")
-        if not self.gap_s >= 0:
-            raise ValueError(f"gap_s: {self.gap_s} is negative")
-        if not self.start_s >= 0:
-            raise ValueError(f"start_s: {self.start_s} is negative")
-        if not self.paths:
-            raise ValueError("paths: a job needs at least one path")
+        """Check every field but what only a topology can tell."""
+        check_name("name", self.name)
+        check_whole("iterations", self.iterations, 1)
+        check_not_negative("gap_s", self.gap_s)
+        check_not_negative("start_s", self.start_s)
+        _check_paths(self.paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +63,22 @@ class BackgroundSpec:
     messages: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        if self.message_bytes < 1:
-            raise ValueError(f"message_bytes: {self.message_bytes} is less than 1")
-        if self.messages is not None and self.messages < 1:
-            raise ValueError(f"messages: {self.messages} is less than 1")
-        if not self.gap_s >= 0:
-            raise ValueError(f"gap_s: {self.gap_s} is negative")
-        if not self.start_s >= 0:
-            raise ValueError(f"start_s: {self.start_s} is negative")
-        if not self.paths:
-            raise ValueError("paths: a background flow needs at least one path")
+        """Check every field but what only a topology can tell."""
+        check_name("name", self.name)
+        check_whole("message_bytes", self.message_bytes, 1)
+        if self.messages is not None:
+            check_whole("messages", self.messages, 1)
+        check_not_negative("gap_s", self.gap_s)
+        check_not_negative("start_s", self.start_s)
+        _check_paths(self.paths)
+
+
+def _check_paths(paths: tuple[str, ...]) -> None:
+    if not paths:
+        raise ValueError("paths: there is none")
+    for name in paths:
+        if paths.count(name) > 1:
+            raise ValueError(f"paths: {name!r} is there twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +101,17 @@ class RunSpec:
     eager_encoding: bool = False
 
     def __post_init__(self) -> None:
-        """Check names against the topology."""
+        """Check the numbers, and names against the topology."""
         if not self.jobs:
             raise ValueError("jobs: a run needs at least one job")
-        if not self.time_limit_s > 0:
-            raise ValueError(f"time_limit_s: {self.time_limit_s} is not positive")
-        if self.sample_interval_s is not None and not self.sample_interval_s > 0:
-            raise ValueError(f"sample_interval_s: {self.sample_interval_s} is not positive")
-        names = [part.name for part in self.traffic]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"jobs: two jobs or background flows are called {name!r}")
+        check_positive("time_limit_s", self.time_limit_s)
+        if self.sample_interval_s is not None:
+            check_positive("sample_interval_s", self.sample_interval_s)
+        names: set[str] = set()
         for part in self.traffic:
+            if part.name in names:
+                raise ValueError(f"jobs: two jobs or background flows are called {part.name!r}")
+            names.add(part.name)
             ends = part.allreduce.sites if isinstance(part, JobSpec) else (part.source, part.destination)
             for path_name in part.paths:
                 if path_name not in self.topology.paths:

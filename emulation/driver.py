@@ -2,10 +2,14 @@
 
 Everything that is going to happen stands in one heap, ordered by (time, priority, sequence): two events at the same
 instant happen by kind, then in the order in which they were asked for, so a run is a function of its inputs alone.
+
+What comes one after another anyway, as packets do across a wire, waits in a lane, and only its first stands in the
+heap: the heap then grows with the number of links and machines, not with the packets on their way.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from itertools import count
 from typing import Any
 
@@ -16,6 +20,9 @@ from transports.events import Event
 ARRIVAL, DEPARTURE, TIMER, APPLICATION, SAMPLING = range(5)
 
 Transmit = Callable[[Datagram, float], None]
+Action = Callable[[Any, float], None]
+Lane = deque["Entry"]
+Entry = tuple[float, int, int, Action, Any, Lane | None]
 SPIN_LIMIT = 10_000
 
 
@@ -29,7 +36,18 @@ class Port:
     routes: path_id -> what carries a datagram on. wire_bytes counts what left through here; carriers add to it.
     """
 
-    __slots__ = ("_armed_at", "_driver", "_fires", "_fires_at", "machine", "name", "on_event", "routes", "wire_bytes")
+    __slots__ = (
+        "_armed_at",
+        "_departing",
+        "_driver",
+        "_fires",
+        "_fires_at",
+        "machine",
+        "name",
+        "on_event",
+        "routes",
+        "wire_bytes",
+    )
 
     def __init__(
         self, driver: "Driver", name: str, machine: Machine, on_event: Callable[["Port", Event, float], None]
@@ -40,6 +58,7 @@ class Port:
         self.on_event = on_event
         self.routes: Mapping[int, Transmit] = {}
         self.wire_bytes = 0
+        self._departing: defaultdict[int, Lane] = defaultdict(deque)  # per path: depart_at never decreases along one
         self._armed_at = float("inf")
         self._fires = 0
         self._fires_at = -1.0
@@ -54,7 +73,8 @@ class Port:
         machine = self.machine
         for datagram in machine.datagrams_to_send(now):
             if datagram.depart_at > now:
-                self._driver.at(datagram.depart_at, DEPARTURE, self._release, datagram)
+                lane = self._departing[datagram.path_id]
+                self._driver.at_in(lane, datagram.depart_at, DEPARTURE, self._release, datagram)
             else:
                 self.routes[datagram.path_id](datagram, now)
         while (event := machine.next_event()) is not None:
@@ -92,13 +112,28 @@ class Driver:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._heap: list[tuple[float, int, int, Callable[[Any, float], None], Any]] = []
+        self._heap: list[Entry] = []
         self._next = count().__next__
         self._stopped = False
 
-    def at(self, at_s: float, priority: int, action: Callable[[Any, float], None], argument: Any) -> None:
+    def at(self, at_s: float, priority: int, action: Action, argument: Any) -> None:
         """Let `action(argument, now)` happen at `at_s`."""
-        heappush(self._heap, (at_s, priority, self._next(), action, argument))
+        heappush(self._heap, (at_s, priority, self._next(), action, argument, None))
+
+    def at_in(self, lane: Lane, at_s: float, priority: int, action: Action, argument: Any) -> None:
+        """Let `action(argument, now)` happen at `at_s`, as `at` does, behind what already waits in `lane`.
+
+        Faster where times seldom decrease along a lane; when one does, it happens in its turn all the same. A lane is
+        an empty `deque` to begin with, and has one priority for all that goes through it.
+        """
+        entry = (at_s, priority, self._next(), action, argument, lane)
+        if not lane:
+            lane.append(entry)
+            heappush(self._heap, entry)
+        elif at_s >= lane[-1][0]:
+            lane.append(entry)
+        else:
+            heappush(self._heap, (*entry[:5], None))
 
     def stop(self) -> None:
         """Leave `run` after the present event."""
@@ -117,5 +152,13 @@ class Driver:
                 if not clock.wait_until(at_s):
                     continue
                 now = clock.now()
-            _, _, _, action, argument = heappop(heap)
+            _, _, _, action, argument, lane = heap[0]
+            if lane is None:
+                heappop(heap)
+            else:
+                lane.popleft()
+                if lane:
+                    heapreplace(heap, lane[0])
+                else:
+                    heappop(heap)
             action(argument, now)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import shake_256
 
 from emulation.base import BackgroundSpec, JobSpec
 from emulation.coast import CoastSession, Send
@@ -62,7 +63,8 @@ class _Mark:
 class JobRun:
     """A job's iterations: begin on both coasts, carry, verify, wait for `gap_s`, begin again.
 
-    on_begin(iteration, now) is told before the first byte is offered; on_end(reason) once, "" when all went well.
+    on_schedule(iteration, begins_s) is told as soon as it is known when an iteration begins; on_begin(now) when it
+    does, before the first byte is offered; on_end(reason) once, "" when all went well.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class JobRun:
         driver: Driver,
         *,
         time_limit_s: float,
-        on_begin: Callable[[int, float], None],
+        on_schedule: Callable[[int, float], None],
+        on_begin: Callable[[float], None],
         on_end: Callable[[str], None],
     ) -> None:
         self.spec = spec
@@ -83,6 +86,7 @@ class JobRun:
         self.active = False
         self._driver = driver
         self._time_limit_s = time_limit_s
+        self._on_schedule = on_schedule
         self._on_begin = on_begin
         self._on_end = on_end
         everything = [part.flow for part in ports.values()]
@@ -113,7 +117,12 @@ class JobRun:
 
     def start(self, now: float) -> None:
         """All connections stand: begin the first iteration `start_s` from now."""
-        self._driver.at(now + self.spec.start_s, APPLICATION, self._begin, 0)
+        self._schedule(0, now + self.spec.start_s)
+
+    def _schedule(self, iteration: int, begins_s: float) -> None:
+        if iteration < self.spec.iterations:
+            self._on_schedule(iteration, begins_s)
+        self._driver.at(begins_s, APPLICATION, self._begin, iteration)
 
     def _begin(self, iteration: int, now: float) -> None:
         if self._open:
@@ -126,7 +135,7 @@ class JobRun:
         self._deliveries.clear()
         self._marks = {name: self._mark(ports) for name, ports in self.ports.items()}
         self._open = self.active = True
-        self._on_begin(iteration, now)
+        self._on_begin(now)
         self._driver.at(now + self._time_limit_s, APPLICATION, self._check_time, iteration)
         sends = [send for coast in self._coasts.values() for send in coast.begin(iteration)]
         self._offer(sends, now)
@@ -142,20 +151,21 @@ class JobRun:
         """Take a message that a flow delivered. Raises ValueError when it is not one that is waited for."""
         iteration, trip = trip_of(message.message_id)
         delivery = self._deliveries.get((flow, trip))
-        if iteration != self._iteration or delivery is None or len(message.data) != delivery.payload_bytes:
-            raise ValueError(f"{flow} delivered message {message.message_id} that nobody waits for")
+        if iteration != self._iteration or delivery is None:
+            raise ValueError(f"{flow} delivered message {message.message_id}, which nobody has sent")
+        coast = self._coasts[self.ports[flow].flow.destination]
+        sends = coast.receive(flow, message.message_id, message.data)
         delivery.completion_s = now - delivery.start_s
-        destination = self.ports[flow].flow.destination
-        self._offer(self._coasts[destination].receive(flow, message.message_id, message.data), now)
+        self._offer(sends, now)
         if all(coast.finished for coast in self._coasts.values()):
             self._completion_s = now - self._start_s
             self._verified = all(coast.verify() for coast in self._coasts.values())
             self.active = False
-            self._driver.at(now + self.spec.gap_s, APPLICATION, self._begin, self._iteration + 1)
+            self._schedule(self._iteration + 1, now + self.spec.gap_s)
 
     def _check_time(self, iteration: int, now: float) -> None:
         if iteration == self._iteration and self._completion_s is None:
-            self._on_end(f"iteration {iteration} of {self.spec.name} did not complete in {self._time_limit_s:g} s")
+            self._on_end(f"iteration {iteration} of {self.spec.name} did not complete within {self._time_limit_s:g} s")
 
     def close(self, reason: str) -> None:
         """The run is over: write down an iteration that is still open, as failed for `reason`."""
@@ -170,14 +180,15 @@ class JobRun:
     def _close_iteration(self, reason: str) -> None:
         self._open = False
         wire_bytes = 0
+        trips: dict[str, list[tuple[int, _Delivery]]] = {name: [] for name in self.ports}
+        for (name, trip), delivery in self._deliveries.items():
+            trips[name].append((trip, delivery))
         for name, ports in self.ports.items():
             before, after = self._marks[name], self._mark(ports)
             wire_bytes += after.wire_bytes - before.wire_bytes
-            for (flow, trip), delivery in self._deliveries.items():
-                if flow != name:
-                    continue
-                last = trip == max(t for f, t in self._deliveries if f == name)
-                self.flows.append(self._flow_record(ports.flow, trip, delivery, before, after, counted=last))
+            last = max((trip for trip, _ in trips[name]), default=0)
+            for trip, delivery in trips[name]:
+                self.flows.append(self._flow_record(ports.flow, trip, delivery, before, after, counted=trip == last))
         if self._completion_s is not None and not self._verified:
             reason = f"iteration {self._iteration} of {self.spec.name}: a rank's result is not the true sum"
         elif self._completion_s is not None:
@@ -225,16 +236,18 @@ class JobRun:
         )
 
 
+_PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so segments that change places are noticed
+
+
 class BackgroundRun:
     """Other traffic: message after message from one site to another; checked byte by byte, but not recorded."""
-
-    active = False
 
     def __init__(self, spec: BackgroundSpec, ports: Mapping[str, FlowPorts], driver: Driver) -> None:
         self.spec = spec
         self.ports = ports
         self._driver = driver
-        self._data = memoryview(bytes(range(256)) * (spec.message_bytes // 256 + 1))[: spec.message_bytes]
+        pattern = shake_256(spec.name.encode()).digest(_PERIOD_BYTES)
+        self._octets = memoryview(pattern * (spec.message_bytes // _PERIOD_BYTES + 2))
         self._expected: dict[str, memoryview] = {}
         self._sent = 0
 
@@ -244,14 +257,15 @@ class BackgroundRun:
 
     def _begin(self, _: object, now: float) -> None:
         self._sent += 1
+        first = self._sent % _PERIOD_BYTES  # one message is not like the next
         for name, ports in self.ports.items():
             start, stop = stripe(self.spec.message_bytes, ports.flow.weights)[ports.flow.index]
-            self._expected[name] = self._data[start:stop]
+            self._expected[name] = self._octets[first + start : first + stop]
         for name, data in list(self._expected.items()):
             self.ports[name].send(self._sent, data, now)
 
     def received(self, flow: str, message: MessageReceived, now: float) -> None:
-        """Take a message. Raises ValueError when it is not what was sent."""
+        """Take a message that a flow delivered. Raises ValueError when it is not what was sent."""
         if message.message_id != self._sent or self._expected.pop(flow, None) != message.data:
             raise ValueError(f"{flow} did not deliver what was sent")
         if not self._expected and (self.spec.messages is None or self._sent < self.spec.messages):

@@ -1,22 +1,21 @@
 """The `sim` world: virtual time, `wan.link` models, full rate, no privileges, byte-identical for the same seed."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
 
-from emulation.base import Backend, BackgroundSpec, Capabilities, RunSpec, UnsupportedError
+from emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
 from emulation.clock import VirtualClock
-from emulation.driver import APPLICATION, ARRIVAL, SAMPLING, Driver, Port, SpinningError, Transmit
+from emulation.driver import APPLICATION, SAMPLING, Driver, Port, SpinningError, Transmit
 from emulation.flows import Flow, path_views, plan_flows
 from emulation.jobs import BackgroundRun, FlowPorts, JobRun
-from emulation.records import FlowSample, FlowSummary, LinkRecord, NoticeRecord, QueueSample, RunRecord, Status
+from emulation.records import FlowSample, FlowSummary, LinkRecord, NoticeRecord, QueueSample, RunRecord
+from emulation.routes import ControlRoute, Route, Wire
 from emulation.streams import stream
-from transports.base import Datagram, EndpointContext, ServiceContext
+from transports.base import EndpointContext, PathView, ServiceContext
 from transports.events import Connected, Event, Failed, MessageReceived, Notice
-from wan.link import Arrival, Link
-from wan.schedule import Outage
-from wan.topology import Topology
+from wan.link import Link
 
 
 class SimulatorBackend(Backend):
@@ -36,83 +35,13 @@ class SimulatorBackend(Backend):
             if missing := flow.transport.requires - features:
                 raise UnsupportedError(f"{flow.transport.name} needs {', '.join(sorted(missing))}, which sim lacks")
         collecting = gc.isenabled()
-        gc.disable()  # millions of short-lived tuples and no cycles: the collector would only look at them
+        gc.disable()  # millions of short-lived tuples and no cycles among them: the collector would only look at them
         try:
             return _Simulation(spec, flows).run()
         finally:
             if collecting:
                 gc.enable()
-
-
-class _Route:
-    """One way of a path: link after link, to the port at its far end."""
-
-    def __init__(
-        self, driver: Driver, links: Sequence[Link], overhead_bytes: int, source: Port, target: Port, *, eager: bool
-    ) -> None:
-        self._driver = driver
-        self._links = links
-        self._overhead_bytes = overhead_bytes
-        self._framing_bytes = links[0].spec.framing_bytes + overhead_bytes
-        self._may_vanish = [any(isinstance(event, Outage) for event in link.spec.events) for link in links]
-        self._source = source
-        self._target = target
-        self._eager = eager
-
-    def transmit(self, datagram: Datagram, now: float) -> None:
-        """Put a datagram on the first link."""
-        self._source.wire_bytes += datagram.wire_bytes + self._framing_bytes
-        if self._eager:
-            datagram = datagram._replace(payload=bytes(datagram.payload))
-        if self._overhead_bytes:
-            datagram = datagram._replace(wire_bytes=datagram.wire_bytes + self._overhead_bytes)
-        self._hop(0, datagram, now)
-
-    def _hop(self, index: int, datagram: Datagram, now: float) -> None:
-        link = self._links[index]
-        for arrival in link.submit(datagram, now):
-            if arrival.corrupt is None and index + 1 == len(self._links) and not self._may_vanish[index]:
-                self._driver.at(arrival.at_s, ARRIVAL, self._target.receive, datagram)
-            else:
-                self._driver.at(arrival.at_s, ARRIVAL, self._arrive, (index, datagram, arrival, now))
-
-    def _arrive(self, argument: tuple[int, Datagram, Arrival, float], now: float) -> None:
-        index, datagram, arrival, submitted_s = argument
-        if self._may_vanish[index] and not self._links[index].survives(submitted_s, arrival.at_s):
-            return
-        if arrival.corrupt is not None:
-            datagram = datagram._replace(payload=_flip(bytes(datagram.payload), arrival.corrupt))
-        if index + 1 < len(self._links):
-            self._hop(index + 1, datagram, now)
-            return
-        if self._overhead_bytes:
-            datagram = datagram._replace(wire_bytes=datagram.wire_bytes - self._overhead_bytes)
-        self._target.receive(datagram, now)
-
-
-def _flip(octets: bytes, position: float) -> bytes:
-    """Flip the bit at `position`, a fraction of the payload."""
-    if not octets:
-        return octets
-    bit = min(int(position * 8 * len(octets)), 8 * len(octets) - 1)
-    flipped = bytearray(octets)
-    flipped[bit // 8] ^= 1 << (bit % 8)
-    return bytes(flipped)
-
-
-class _ControlRoute:
-    """The way between an endpoint and a service: reliable, in order, and as late as the propagation to its site."""
-
-    def __init__(self, driver: Driver, delay_s: float, target: Port, path_id: int) -> None:
-        self._driver = driver
-        self._delay_s = delay_s
-        self._target = target
-        self._path_id = path_id
-
-    def transmit(self, datagram: Datagram, now: float) -> None:
-        """Deliver a control datagram, addressed as its receiver knows the sender."""
-        arriving = datagram._replace(path_id=self._path_id)
-        self._driver.at(now + self._delay_s, ARRIVAL, self._target.receive, arriving)
+                gc.collect(0)  # what has just ended does hold cycles, and gradients with them
 
 
 class _Simulation:
@@ -123,35 +52,37 @@ class _Simulation:
         self._flows = flows
         self._driver = Driver(VirtualClock())
         self._failure = ""
-        self._sampling = False
+        self._sampling_since: float | None = None
         self._notices: list[NoticeRecord] = []
         self._samples: list[FlowSample] = []
         self._queues: list[QueueSample] = []
         self._handshakes: dict[str, float] = {}
-        self._links = {
-            (name, back): Link(link, back=back, stream=partial(self._link_stream, name, back))
+        self._wires = {
+            (name, back): Wire(Link(link, back=back, stream=partial(self._link_stream, name, back)))
             for name, link in spec.topology.links.items()
             for back in (False, True)
         }
-        self._ports = {flow.name: self._make_flow(flow) for flow in flows}
+        self._ports: dict[str, FlowPorts] = {}
+        owned: dict[str, dict[str, FlowPorts]] = {part.name: {} for part in spec.traffic}
+        for flow in flows:
+            owned[flow.owner][flow.name] = self._ports[flow.name] = self._make_flow(flow)
         self._services = self._make_services()
         self._jobs = [
             JobRun(
                 job,
                 spec.topology,
-                {flow.name: self._ports[flow.name] for flow in flows if flow.owner == job.name},
+                owned[job.name],
                 self._driver,
                 time_limit_s=spec.time_limit_s,
-                on_begin=partial(self._begin_iteration, first=job is spec.jobs[0]),
+                on_schedule=self._announce if job is spec.jobs[0] else _ignore,
+                on_begin=self._begin_iteration,
                 on_end=self._job_ended,
             )
             for job in spec.jobs
         ]
-        self._background = [self._make_background(part) for part in spec.background]
-        self._runs: tuple[JobRun | BackgroundRun, ...] = (*self._jobs, *self._background)
-        self._owners: dict[str, JobRun | BackgroundRun] = {}
-        for run in self._runs:
-            self._owners.update(dict.fromkeys(run.ports, run))
+        background = [BackgroundRun(part, owned[part.name], self._driver) for part in spec.background]
+        self._runs: tuple[JobRun | BackgroundRun, ...] = (*self._jobs, *background)
+        self._owners = {name: run for run in self._runs for name in run.ports}
         self._unfinished = len(self._jobs)
 
     def _link_stream(self, name: str, back: bool, process: str) -> Random:
@@ -160,28 +91,8 @@ class _Simulation:
     # -- building -----------------------------------------------------------------------------------------------------
 
     def _make_flow(self, flow: Flow) -> FlowPorts:
-        make_endpoint = flow.transport.make_endpoint
-        if make_endpoint is None:
-            raise UnsupportedError(f"{flow.transport.name} makes no endpoints")
         views = path_views(self._spec.topology, flow.paths)
-        ports = [
-            Port(
-                self._driver,
-                f"{flow.name}:{role}",
-                make_endpoint(
-                    EndpointContext(
-                        role=role,
-                        flow=flow.name,
-                        paths=views,
-                        rng=stream(self._spec.seed, f"flow/{flow.name}/{role}"),
-                        parameters=flow.parameters,
-                    )
-                ),
-                partial(self._on_event, flow.name, role),
-            )
-            for role in ("client", "server")
-        ]
-        client, server = ports
+        client, server = (self._make_port(flow, role, views) for role in ("client", "server"))
         for source, target, site in ((client, server, flow.source), (server, client, flow.destination)):
             source.routes = {
                 view.path_id: self._route(name, site, source, target)
@@ -189,45 +100,69 @@ class _Simulation:
             }
         return FlowPorts(flow=flow, client=client, server=server)
 
+    def _make_port(self, flow: Flow, role: str, views: Sequence[PathView]) -> Port:
+        if flow.transport.make_endpoint is None:
+            raise UnsupportedError(f"{flow.transport.name} makes no endpoints")
+        context = EndpointContext(
+            role=role,
+            flow=flow.name,
+            paths=views,
+            rng=stream(self._spec.seed, f"flow/{flow.name}/{role}"),
+            parameters=flow.parameters,
+        )
+        machine = flow.transport.make_endpoint(context)
+        return Port(self._driver, f"{flow.name}:{role}", machine, partial(self._on_flow_event, flow.name, role))
+
     def _route(self, path_name: str, from_site: str, source: Port, target: Port) -> Transmit:
-        path = self._spec.topology.paths[path_name]
+        topology = self._spec.topology
+        path = topology.paths[path_name]
         steps = list(zip(path.links, path.sites[:-1], strict=True))
         if path.sites[0] != from_site:
             steps = list(zip(reversed(path.links), reversed(path.sites[1:]), strict=True))
-        links = [self._links[name, self._spec.topology.links[name].a != site] for name, site in steps]
-        return _Route(
-            self._driver, links, path.overhead_bytes, source, target, eager=self._spec.eager_encoding
+        wires = [self._wires[name, topology.links[name].a != site] for name, site in steps]
+        eager = self._spec.eager_encoding
+        return Route(
+            self._driver, wires, overhead_bytes=path.overhead_bytes, source=source, target=target, eager=eager
         ).transmit
 
     def _make_services(self) -> list[Port]:
         services: list[Port] = []
-        transports = {flow.transport.name: flow.transport for flow in self._flows}
-        for name, transport in transports.items():
-            members = [flow for flow in self._flows if flow.transport.name == name]
+        members: dict[str, list[Flow]] = {}
+        for flow in self._flows:
+            members.setdefault(flow.transport.name, []).append(flow)
+        for name, flows in members.items():
             context = ServiceContext(
                 topology=self._spec.topology,
-                flows=tuple(flow.name for flow in members),
+                flows=tuple(flow.name for flow in flows),
                 rng=stream(self._spec.seed, f"service/{name}"),
-                parameters=members[0].parameters,
+                parameters=flows[0].parameters,
             )
-            for number, placement in enumerate(transport.make_services(context), start=1):
-                service = Port(self._driver, placement.name, placement.machine, self._on_service_event)
-                routes: dict[int, Transmit] = {}
-                for peer, flow in enumerate(members):
-                    delay_s = control_delay_s(self._spec.topology, flow.source, placement.site)
-                    client = self._ports[flow.name].client
-                    client.routes = {
-                        **client.routes,
-                        -number: _ControlRoute(self._driver, delay_s, service, peer).transmit,
-                    }
-                    routes[peer] = _ControlRoute(self._driver, delay_s, client, -number).transmit
-                service.routes = routes
+            for number, placement in enumerate(flows[0].transport.make_services(context), start=1):
+                for flow in flows:
+                    if flow.parameters != flows[0].parameters:
+                        raise ValueError(
+                            f"parameters: {flows[0].owner} and {flow.owner} give {name} different ones, "
+                            f"but share its {placement.name}"
+                        )
+                service = Port(self._driver, placement.name, placement.machine, self._on_any_event)
+                service.routes = self._connect_service(service, -number, placement.site, flows)
                 services.append(service)
         return services
 
-    def _make_background(self, part: BackgroundSpec) -> BackgroundRun:
-        ports = {flow.name: self._ports[flow.name] for flow in self._flows if flow.owner == part.name}
-        return BackgroundRun(part, ports, self._driver)
+    def _connect_service(self, service: Port, path_id: int, site: str, flows: Sequence[Flow]) -> Mapping[int, Transmit]:
+        """Give every flow's client a way to the service, under `path_id`; return the service's ways to them."""
+        routes: dict[int, Transmit] = {}
+        eager = self._spec.eager_encoding
+        for peer, flow in enumerate(flows):
+            delay_s = self._spec.topology.least_delay_s(flow.source, site)
+            if delay_s == float("inf"):
+                raise ValueError(f"links: none lead from {flow.source} to {site}, where {service.name} stands")
+            client = self._ports[flow.name].client
+            there = ControlRoute(self._driver, delay_s=delay_s, target=service, path_id=peer, eager=eager)
+            back = ControlRoute(self._driver, delay_s=delay_s, target=client, path_id=path_id, eager=eager)
+            client.routes = {**client.routes, path_id: there.transmit}
+            routes[peer] = back.transmit
+        return routes
 
     # -- happening ----------------------------------------------------------------------------------------------------
 
@@ -255,42 +190,44 @@ class _Simulation:
         if missing := [name for name in self._ports if name not in self._handshakes]:
             self._fail(f"{missing[0]} did not connect within {self._spec.time_limit_s:g} s")
 
-    def _on_event(self, flow: str, role: str, port: Port, event: Event, now: float) -> None:
+    def _on_flow_event(self, flow: str, role: str, port: Port, event: Event, now: float) -> None:
         match event:
+            case MessageReceived() if role == "client":
+                self._fail(f"{port.name} delivered message {event.message_id} to its own sender")
             case MessageReceived():
                 try:
                     self._owners[flow].received(flow, event, now)
                 except ValueError as error:
                     self._fail(str(error))
             case Connected():
-                if role == "client":
+                if role == "client" and flow not in self._handshakes:
                     self._handshakes[flow] = now
                     if len(self._handshakes) == len(self._ports):
                         for run in self._runs:
                             run.start(now)
-            case Failed():
-                self._fail(f"{port.name}: {event.reason}")
-            case Notice():
-                self._notices.append(NoticeRecord(source=port.name, at_s=now, kind=event.kind, detail=event.detail))
+            case _:
+                self._on_any_event(port, event, now)
 
-    def _on_service_event(self, port: Port, event: Event, now: float) -> None:
+    def _on_any_event(self, port: Port, event: Event, now: float) -> None:
         match event:
             case Failed():
                 self._fail(f"{port.name}: {event.reason}")
             case Notice():
                 self._notices.append(NoticeRecord(source=port.name, at_s=now, kind=event.kind, detail=event.detail))
 
-    def _begin_iteration(self, iteration: int, now: float, *, first: bool) -> None:
-        if first:
-            for link in self._links.values():
-                link.begin_iteration(iteration, now)
-        if self._spec.sample_interval_s is not None and not self._sampling:
-            self._sampling = True
-            self._driver.at(now, SAMPLING, self._sample, None)
+    def _announce(self, iteration: int, begins_s: float) -> None:
+        for wire in self._wires.values():
+            wire.link.begin_iteration(iteration, begins_s)
 
-    def _sample(self, _: object, now: float) -> None:
-        if not any(job.active for job in self._jobs):
-            self._sampling = False
+    def _begin_iteration(self, now: float) -> None:
+        if self._spec.sample_interval_s is not None and self._sampling_since is None:
+            self._sampling_since = now
+            self._driver.at(now, SAMPLING, self._sample, 0)
+
+    def _sample(self, number: int, now: float) -> None:
+        interval_s, since_s = self._spec.sample_interval_s, self._sampling_since
+        if interval_s is None or since_s is None or not any(job.active for job in self._jobs):
+            self._sampling_since = None
             return
         for name, ports in self._ports.items():
             sample = ports.client_endpoint.sample(now)
@@ -304,13 +241,12 @@ class _Simulation:
                     srtt_s=sample.srtt_s,
                 )
             )
-        for (name, back), link in self._links.items():
+        for (name, back), wire in self._wires.items():
+            backlog_bytes = wire.link.backlog_bytes(now)
             self._queues.append(
-                QueueSample(
-                    link=name, direction=self._direction(name, back), at_s=now, backlog_bytes=link.backlog_bytes(now)
-                )
+                QueueSample(link=name, direction=self._direction(name, back), at_s=now, backlog_bytes=backlog_bytes)
             )
-        self._driver.at(now + (self._spec.sample_interval_s or 0.0), SAMPLING, self._sample, None)
+        self._driver.at(since_s + (number + 1) * interval_s, SAMPLING, self._sample, number + 1)
 
     def _job_ended(self, reason: str) -> None:
         if reason:
@@ -333,63 +269,50 @@ class _Simulation:
         for job in self._jobs:
             job.close(self._failure)
         iterations = tuple(record for job in self._jobs for record in job.iterations)
-        failed = next((record.reason for record in iterations if record.status == "failed"), "")
-        reason = self._failure or failed
-        status: Status = "failed" if reason else "ok"
+        reason = self._failure or next((record.reason for record in iterations if record.status == "failed"), "")
         return RunRecord(
             scenario=self._spec.name,
             backend="sim",
             seed=self._spec.seed,
             scale=1.0,
-            status=status,
+            status="failed" if reason else "ok",
             reason=reason,
             array_note=self._spec.jobs[0].allreduce.array_note,
             iterations=iterations,
             flows=tuple(record for job in self._jobs for record in job.flows),
-            summaries=tuple(
-                FlowSummary(
-                    flow=name,
-                    job=ports.flow.owner,
-                    transport=ports.flow.transport.name,
-                    source=ports.flow.source,
-                    destination=ports.flow.destination,
-                    path="+".join(ports.flow.paths),
-                    handshake_s=self._handshakes.get(name),
-                )
-                for name, ports in self._ports.items()
-            ),
-            links=tuple(
-                LinkRecord(
-                    link=name,
-                    direction=self._direction(name, back),
-                    packets=link.packets,
-                    bytes=link.bytes,
-                    delivered=link.delivered,
-                    lost=link.lost,
-                    dropped_queue=link.dropped_queue,
-                    dropped_outage=link.dropped_outage,
-                    duplicated=link.duplicated,
-                    corrupted=link.corrupted,
-                    reordered=link.reordered,
-                )
-                for (name, back), link in self._links.items()
-            ),
+            summaries=tuple(self._summary(ports.flow) for ports in self._ports.values()),
+            links=tuple(self._link_record(name, back, wire.link) for (name, back), wire in self._wires.items()),
             samples=tuple(self._samples),
             queues=tuple(self._queues),
             notices=tuple(self._notices),
         )
 
+    def _summary(self, flow: Flow) -> FlowSummary:
+        return FlowSummary(
+            flow=flow.name,
+            job=flow.owner,
+            transport=flow.transport.name,
+            source=flow.source,
+            destination=flow.destination,
+            path="+".join(flow.paths),
+            handshake_s=self._handshakes.get(flow.name),
+        )
 
-def control_delay_s(topology: Topology, site: str, other: str) -> float:
-    """Return the least propagation delay between two sites over the links, in seconds (Dijkstra; inf if apart)."""
-    delays = {name.name: float("inf") for name in topology.sites}
-    delays[site] = 0.0
-    unseen = set(delays)
-    while unseen:
-        nearest = min(unseen, key=lambda name: (delays[name], name))
-        unseen.remove(nearest)
-        for link in topology.links.values():
-            for here, there in ((link.a, link.b), (link.b, link.a)):
-                if here == nearest:
-                    delays[there] = min(delays[there], delays[here] + link.delay_s)
-    return delays[other]
+    def _link_record(self, name: str, back: bool, link: Link) -> LinkRecord:
+        return LinkRecord(
+            link=name,
+            direction=self._direction(name, back),
+            packets=link.packets,
+            bytes=link.bytes,
+            delivered=link.delivered,
+            lost=link.lost,
+            dropped_queue=link.dropped_queue,
+            dropped_outage=link.dropped_outage,
+            duplicated=link.duplicated,
+            corrupted=link.corrupted,
+            reordered=link.reordered,
+        )
+
+
+def _ignore(iteration: int, begins_s: float) -> None:
+    """Iterations of other jobs than the first anchor no events."""

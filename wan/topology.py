@@ -215,6 +215,26 @@ class Topology:
         """Return the largest IP packet that an endpoint may send: the smallest link MTU less the encapsulation."""
         return min(link.mtu_bytes for link in self.path_links(path)) - self.paths[path].overhead_bytes
 
+    def least_delay_s(self, site: str, other: str) -> float:
+        """Return the least propagation delay between two sites over any links, seconds; infinite if none join them.
+
+        Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1, 1959.
+        """
+        delays_s = {each.name: float("inf") for each in self.sites}
+        for name in (site, other):
+            if name not in delays_s:
+                raise KeyError(name)
+        delays_s[site] = 0.0
+        unseen = list(delays_s)
+        while unseen:
+            nearest = min(unseen, key=delays_s.__getitem__)
+            unseen.remove(nearest)
+            for link in self.links.values():
+                for here, there in ((link.a, link.b), (link.b, link.a)):
+                    if here == nearest:
+                        delays_s[there] = min(delays_s[there], delays_s[here] + link.delay_s)
+        return delays_s[other]
+
     def bound_s(self, path: str, payload_bytes: int) -> float:
         """Return the least time in which the path can carry a payload: one-way propagation + payload / bottleneck."""
         return self.path_delay_s(path) + payload_bytes * 8 / self.path_rate_bps(path)

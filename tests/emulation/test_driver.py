@@ -3,9 +3,11 @@
 from collections import deque
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emulation.clock import VirtualClock
-from emulation.driver import APPLICATION, ARRIVAL, SAMPLING, TIMER, Driver, Port, SpinningError
+from emulation.driver import APPLICATION, ARRIVAL, DEPARTURE, SAMPLING, TIMER, Driver, Lane, Port, SpinningError
 from transports.base import Datagram, Machine
 from transports.events import Event, Notice
 
@@ -115,3 +117,46 @@ def test_a_machine_that_never_lets_time_pass_is_named_instead_of_spinning_for_ev
     driver.at(0.0, APPLICATION, lambda _, now: port.pump(now), None)
     with pytest.raises(SpinningError, match="machine set its timer"):
         driver.run()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.sampled_from([ARRIVAL, DEPARTURE, TIMER])), max_size=60)
+)
+def test_what_waits_in_lanes_happens_as_if_all_stood_in_one_heap(asked: list[tuple[int, int, int]]) -> None:
+    """Against a stable sort by (time, priority): lanes save work, and must not show."""
+    driver = Driver(VirtualClock())
+    lanes = [(deque(), ARRIVAL), (deque(), DEPARTURE)]
+    happened: list[int] = []
+    for number, (at_s, lane, priority) in enumerate(asked):
+        if lane < len(lanes) and lanes[lane][1] == priority:
+            driver.at_in(lanes[lane][0], at_s, priority, lambda what, now: happened.append(what), number)
+        else:
+            driver.at(at_s, priority, lambda what, now: happened.append(what), number)
+    driver.run()
+    assert happened == sorted(range(len(asked)), key=lambda number: (asked[number][0], asked[number][2]))
+
+
+def test_a_lane_may_be_filled_by_what_happens_in_it() -> None:
+    driver = Driver(VirtualClock())
+    lane: Lane = deque()
+    happened: list[tuple[str, float]] = []
+
+    def hop(name: str, now: float) -> None:
+        happened.append((name, now))
+        if now < 3:
+            driver.at_in(lane, now + 1, ARRIVAL, hop, name)
+
+    driver.at_in(lane, 1.0, ARRIVAL, hop, "a")
+    driver.at_in(lane, 1.5, ARRIVAL, hop, "b")
+    driver.run()
+    assert happened == [("a", 1.0), ("b", 1.5), ("a", 2.0), ("b", 2.5), ("a", 3.0), ("b", 3.5)]
+
+
+def test_departures_on_one_path_do_not_wait_for_those_on_another() -> None:
+    driver, machine, port, _ = make()
+    carried: list[tuple[int, float]] = []
+    port.routes = dict.fromkeys((0, 1), lambda datagram, now: carried.append((datagram.path_id, now)))
+    machine.outbox = [Datagram(0, b"", 1, 0.5), Datagram(1, b"", 1, 0.25), Datagram(0, b"", 1, 0.75)]
+    driver.at(0.0, APPLICATION, lambda _, now: port.pump(now), None)
+    driver.run()
+    assert carried == [(1, 0.25), (0, 0.5), (0, 0.75)]

@@ -138,3 +138,22 @@ P = Path(name="p", sites=("west", "east"), links=("l",))
 def test_parts_that_do_not_fit_together_are_refused(make, message: str) -> None:
     with pytest.raises(ValueError, match="^" + message):
         make()
+
+
+def test_the_least_delay_between_sites_takes_the_shortest_way_whatever_the_hops() -> None:
+    def link(a: str, b: str, delay_s: float) -> LinkSpec:
+        return LinkSpec(name=f"{a}-{b}", a=a, b=b, rate_bps=1e9, delay_s=delay_s)
+
+    topology = Topology(
+        sites=[Site(name=name) for name in ("sea", "den", "nyc", "moon")],
+        links=[link("sea", "nyc", 0.050), link("den", "sea", 0.012), link("den", "nyc", 0.020)],
+        paths=[],
+    )
+    assert topology.least_delay_s("sea", "nyc") == pytest.approx(0.032)
+    assert topology.least_delay_s("nyc", "sea") == pytest.approx(0.032)
+    assert topology.least_delay_s("sea", "sea") == 0
+    assert topology.least_delay_s("sea", "moon") == float("inf")
+    with pytest.raises(KeyError, match="mars"):
+        topology.least_delay_s("sea", "mars")
+    with pytest.raises(KeyError, match="mars"):
+        topology.least_delay_s("mars", "sea")

@@ -1,0 +1,118 @@
+"""How datagrams travel in the simulator: over the links of a path, or over the control path to a service."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from emulation.driver import ARRIVAL, Driver, Lane, Port, Transmit
+from transports.base import Datagram
+from wan.link import Arrival, Link
+from wan.schedule import Outage
+
+
+class Wire:
+    """One direction of a link, shared by every route across it. lane: what is on its way, in the order of arrival."""
+
+    __slots__ = ("lane", "link", "may_go_dark")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.lane: Lane = deque()
+        self.may_go_dark = any(isinstance(event, Outage) for event in link.spec.events)
+
+
+class Route:
+    """One way of a path: wire after wire, to the port at its far end.
+
+    overhead_bytes: what encapsulation adds to each packet between the path's ends; neither endpoint sees it. What the
+    source's port counts as on the wire is the packet, its encapsulation and the first link's framing, once, however
+    many links follow. eager: payloads travel as the octets they stand for.
+    """
+
+    __slots__ = ("_added_bytes", "_eager", "_first_hop", "_overhead_bytes", "_source", "_target")
+
+    def __init__(
+        self, driver: Driver, wires: Sequence[Wire], *, overhead_bytes: int, source: Port, target: Port, eager: bool
+    ) -> None:
+        self._overhead_bytes = overhead_bytes
+        self._added_bytes = wires[0].link.spec.framing_bytes + overhead_bytes
+        self._source = source
+        self._target = target
+        self._eager = eager
+        onward: Transmit = self._decapsulate if overhead_bytes else target.receive
+        for wire in reversed(wires):
+            onward = _Hop(driver, wire, onward).transmit
+        self._first_hop = onward
+
+    def transmit(self, datagram: Datagram, now: float) -> None:
+        """Put a datagram on the first link."""
+        self._source.wire_bytes += datagram.wire_bytes + self._added_bytes
+        if self._eager:
+            datagram = datagram._replace(payload=bytes(datagram.payload))
+        if self._overhead_bytes:
+            datagram = datagram._replace(wire_bytes=datagram.wire_bytes + self._overhead_bytes)
+        self._first_hop(datagram, now)
+
+    def _decapsulate(self, datagram: Datagram, now: float) -> None:
+        self._target.receive(datagram._replace(wire_bytes=datagram.wire_bytes - self._overhead_bytes), now)
+
+
+class _Hop:
+    """A route's way across one wire. onward: the next hop, or the far end."""
+
+    __slots__ = ("_driver", "_onward", "_wire")
+
+    def __init__(self, driver: Driver, wire: Wire, onward: Transmit) -> None:
+        self._driver = driver
+        self._wire = wire
+        self._onward = onward
+
+    def transmit(self, datagram: Datagram, now: float) -> None:
+        """Put a datagram on the wire; what arrives goes onward, damaged where the link says so."""
+        wire = self._wire
+        for arrival in wire.link.submit(datagram, now):
+            if arrival.corrupt is None and not wire.may_go_dark:
+                self._driver.at_in(wire.lane, arrival.at_s, ARRIVAL, self._onward, datagram)
+            else:
+                self._driver.at_in(wire.lane, arrival.at_s, ARRIVAL, self._arrive, (datagram, arrival, now))
+
+    def _arrive(self, argument: tuple[Datagram, Arrival, float], now: float) -> None:
+        datagram, arrival, submitted_s = argument
+        wire = self._wire
+        if wire.may_go_dark and not wire.link.survives(submitted_s, arrival.at_s):
+            return
+        if arrival.corrupt is not None:
+            datagram = datagram._replace(payload=flip_bit(bytes(datagram.payload), arrival.corrupt))
+        self._onward(datagram, now)
+
+
+class ControlRoute:
+    """The way between an endpoint and a service: reliable, in order, and as late as the propagation to its site.
+
+    It is a network of its own: nothing on it meets the links' rates, losses or outages, or counts as on the wire.
+    path_id: how the receiver addresses the sender. eager: as for `Route`.
+    """
+
+    __slots__ = ("_delay_s", "_driver", "_eager", "_path_id", "_target")
+
+    def __init__(self, driver: Driver, *, delay_s: float, target: Port, path_id: int, eager: bool) -> None:
+        self._driver = driver
+        self._delay_s = delay_s
+        self._target = target
+        self._path_id = path_id
+        self._eager = eager
+
+    def transmit(self, datagram: Datagram, now: float) -> None:
+        """Deliver a control datagram, addressed as its receiver knows the sender."""
+        payload = bytes(datagram.payload) if self._eager else datagram.payload
+        arriving = datagram._replace(path_id=self._path_id, payload=payload)
+        self._driver.at(now + self._delay_s, ARRIVAL, self._target.receive, arriving)
+
+
+def flip_bit(octets: bytes, position: float) -> bytes:
+    """Return `octets` with the bit at `position`, a fraction in [0, 1) of their length, flipped."""
+    if not octets:
+        return octets
+    bit = min(int(position * 8 * len(octets)), 8 * len(octets) - 1)
+    flipped = bytearray(octets)
+    flipped[bit // 8] ^= 1 << (bit % 8)
+    return bytes(flipped)
