@@ -24,6 +24,7 @@ from transports.congestion.cubic import Cubic
 
 HEAVY_LOSS_SHARE = 0.02
 HEAVY_LOSS_SEGMENTS = 32
+FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
 FIRST_PROBE = 0.05
 MAX_PROBE = 0.5
 PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
@@ -104,10 +105,12 @@ class Adaptive(CongestionControl):
         self._round_delivered = 0
         self._round_lost = 0
         self._round_best_bps = self._last_best_bps = 0.0
-        self._round_s = 0.0
+        self._round_s: float | None = None  # when it began; None until a burst's first acknowledgement
         self._last_average_bps = 0.0
         self._yielded_s = -float("inf")  # when the answer to the last congestion took effect
         self._occupied_rounds = 0
+        self._free_rounds = 0
+        self._overflowed = False  # a loss, not the delay, made it compete
         self._cubic = Cubic(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments, hystart=False)
         self._probe_gain = FIRST_PROBE
         self._probe_from_s = float("inf")
@@ -136,14 +139,18 @@ class Adaptive(CongestionControl):
             self._old_min_rtts.append(self._burst_min_rtt_s)
             self.learned_min_rtt_s = min(self._old_min_rtts)
             self._burst_min_rtt_s = None
-        if self.mode is Mode.COMPETE and (best_bps := max(self._round_best_bps, self._last_best_bps)):
+        best_bps = max(self._round_best_bps, self._last_best_bps)
+        if best_bps and self.mode is Mode.COMPETE:
             self.learned_rate_bps = best_bps
+        elif best_bps and self.mode is Mode.CRUISE and self.learned_rate_bps and self._occupied():
+            self.learned_rate_bps = min(self.learned_rate_bps, best_bps)  # the path delivered less than it was given
         elif self.mode is Mode.STARTUP:
             self.learned_rate_bps = self._flight_bps
         self._before_silence_bps = None
         self._train.clear()
         self._next_round(now)
-        self._last_best_bps = 0.0
+        self._last_best_bps = self._last_average_bps = 0.0
+        self._round_s = None
         if self.learned_rate_bps is None or self.learned_min_rtt_s is None:
             return
         self.mode = Mode.CRUISE
@@ -160,7 +167,10 @@ class Adaptive(CongestionControl):
         """Take one acknowledgement."""
         now = ack.now
         self._delivered += ack.delivered_bytes
-        self._round_delivered += ack.delivered_bytes
+        if self._round_s is None:
+            self._round_s = now
+        else:
+            self._round_delivered += ack.delivered_bytes
         if ack.rtt_s is not None:
             self._take_rtt(ack.rtt_s)
         if self.mode is Mode.SILENT:
@@ -209,8 +219,9 @@ class Adaptive(CongestionControl):
 
     def _average_bps(self, now: float) -> float:
         """Return the rate of delivery over this round, or over the last while this one is young."""
-        if now - self._round_s > 0.5 * (self._srtt_s or 0.0):
-            return 8 * self._round_delivered / (now - self._round_s)
+        since_s = self._round_s
+        if since_s is not None and now - since_s > 0.5 * (self._srtt_s or 0.0):
+            return 8 * self._round_delivered / (now - since_s)
         return self._last_average_bps
 
     def _own_queue_s(self) -> float:
@@ -220,21 +231,24 @@ class Adaptive(CongestionControl):
     def _probe_queue_s(self) -> float:
         return min(PROBE_QUEUE_S, (self.learned_min_rtt_s or 0.0) / 64)
 
-    def _occupied_s(self) -> float:
-        """Return the least queueing delay that tells of somebody else."""
-        return 2 * self._own_queue_s() + 2 * self._rttvar_s
+    def _occupied(self) -> bool:
+        """Tell whether this round's least queueing delay is more than cruising alone would cause."""
+        return self._queue_low_s is not None and self._queue_low_s > 2 * self._own_queue_s() + 2 * self._rttvar_s
 
     def _end_round(self, now: float) -> None:
-        occupied = self._queue_low_s is not None and self._queue_low_s > self._occupied_s()
+        occupied = self._occupied()
         self._occupied_rounds = self._occupied_rounds + 1 if occupied else 0
+        self._free_rounds = 0 if occupied else self._free_rounds + 1
         if self.mode is Mode.CRUISE and self._occupied_rounds >= 2:
-            self._begin_competing(now)
-        elif self.mode is Mode.COMPETE and not occupied and now - self._yielded_s > (self._srtt_s or 0.0):
-            self.mode = Mode.CRUISE
-            self._next_probe_s = now
-        elif self.mode is Mode.CRUISE and self._round_best_bps and self.learned_rate_bps and self._occupied_rounds:
-            # the path delivers less than it is given, and its queue tells so
-            self.learned_rate_bps = min(self.learned_rate_bps, self._round_best_bps)
+            self._begin_competing()
+        elif (
+            self.mode is Mode.COMPETE
+            and self._free_rounds >= (1 if self._overflowed else FREE_ROUNDS)
+            and now - self._yielded_s > (self._srtt_s or 0.0)
+        ):
+            # the queue has drained: it overflowed because the rate was a little too much, or others have made room
+            learned_bps, found_bps = self.learned_rate_bps or 0.0, self._average_bps(now)
+            self._settle(0.95 * learned_bps if self._overflowed else max(learned_bps, found_bps), now)
         if self.mode is Mode.CRUISE and now >= self._next_probe_s and not occupied:
             self._start_probe(now)
         total = self._round_lost + self._round_delivered
@@ -272,6 +286,8 @@ class Adaptive(CongestionControl):
         rate_bps, base_s = self.learned_rate_bps, self.learned_min_rtt_s
         if rate_bps is None or base_s is None:
             return
+        # never less than an initial window per round trip, which needs no permission (RFC 6928)
+        rate_bps = self.learned_rate_bps = max(rate_bps, 8 * self.initial_window_bytes / base_s)
         little_s = max(self._headroom * base_s, 2 * self._rttvar_s if self._rttvar_s < base_s / 8 else 0.0)
         gain = 1.0
         if self._probe_from_s <= now < self._probe_to_s:
@@ -281,7 +297,8 @@ class Adaptive(CongestionControl):
         self.pacing_rate_bps = gain * rate_bps
 
     def _start_probe(self, now: float) -> None:
-        length_s = max(self._probe_queue_s() / self._probe_gain, 1.25 * self._train.span_s)
+        packets_s = 2 * MIN_TRAIN_POINTS * 8 * self.mss_bytes / (self.learned_rate_bps or float("inf"))
+        length_s = max(self._probe_queue_s() / self._probe_gain, 1.25 * self._train.span_s, packets_s)
         self._probe_from_s, self._probe_to_s = now, now + length_s
         self._probe_first = None
         self._next_probe_s = float("inf")
@@ -320,25 +337,32 @@ class Adaptive(CongestionControl):
         )
         full = self._queue_s > max(1.25 * self._own_queue_s() + 2 * self._rttvar_s, self._full_queue_s / 2)
         congested = heavy or full
-        self.duplicate_repair_after_s = None if congested else max(0.001, (self._srtt_s or 0.0) / 32)
+        srtt_s = self._srtt_s or 0.0
+        rare = not congested and self.mode is not Mode.SILENT and now - self._yielded_s > srtt_s
+        self.duplicate_repair_after_s = max(0.001, srtt_s / 32) if rare else None
         if not congested or sent_s < self._yielded_s:
             return
         self._yielded_s = now
         if full:
             self._full_queue_s += (self._queue_s - self._full_queue_s) / (1 if not self._full_queue_s else 4)
-        delivering_bps = self._flight_bps if self.mode is Mode.STARTUP else self._average_bps(now)
-        if self.mode is Mode.STARTUP or (heavy and self._round_lost > 0.2 * total):
-            if delivering_bps:  # too much by far: what arrives is what there is
+        delivering_bps = (self._flight_bps or 0.0) if self.mode is Mode.STARTUP else self._average_bps(now)
+        if self.mode is not Mode.COMPETE and heavy and self._round_lost > 0.2 * total and delivering_bps:
+            self._settle(0.95 * delivering_bps, now)  # too much by far: what arrives is what there is
+            return
+        if self.mode is Mode.STARTUP:
+            if delivering_bps:
                 self._settle(0.95 * delivering_bps, now)
-        elif self.mode is Mode.COMPETE:
-            self._cubic.on_congestion(now, in_flight_bytes)
-            self._cubic.on_recovery_end(now)
-            self._compete()
-        elif self.mode is Mode.CRUISE:
-            self._begin_competing(now)
-            self._cubic.on_congestion(now, in_flight_bytes)
-            self._cubic.on_recovery_end(now)
-            self._compete()
+            return
+        if self.mode is Mode.CRUISE:
+            self._begin_competing()
+            self._overflowed = True
+        if self._overflowed and delivering_bps and self.learned_rate_bps is not None:
+            self.learned_rate_bps = min(
+                self.learned_rate_bps, delivering_bps
+            )  # a full queue is drained at what there is
+        self._cubic.on_congestion(now, in_flight_bytes)
+        self._cubic.on_recovery_end(now)
+        self._compete()
 
     def on_congestion(self, now: float, in_flight_bytes: int) -> None:
         """Nothing: `on_loss` has judged already, and the sender's episodes are not ours."""
@@ -352,11 +376,12 @@ class Adaptive(CongestionControl):
         if self._before_silence_bps is not None:
             self.learned_rate_bps, self._before_silence_bps = self._before_silence_bps, None
 
-    def _begin_competing(self, now: float) -> None:
+    def _begin_competing(self) -> None:
         rate_bps, srtt_s = self.learned_rate_bps, self._srtt_s
         if rate_bps is None or srtt_s is None:
             return
         self.mode = Mode.COMPETE
+        self._overflowed = False
         self._probe_from_s = self._probe_to_s = float("inf")
         self._cubic = Cubic(mss_bytes=self.mss_bytes, hystart=False)
         self._cubic.cwnd_bytes = self._cubic.ssthresh_bytes = max(self.cwnd_bytes, float(self.initial_window_bytes))
@@ -371,12 +396,14 @@ class Adaptive(CongestionControl):
 
     def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
         """Acknowledgements have stopped: one packet at a time until they come back."""
-        if self.mode in (Mode.CRUISE, Mode.COMPETE) and self.learned_rate_bps is not None:
+        if self.learned_rate_bps is not None:
+            if self.mode is not Mode.SILENT:
+                self._before_silence_bps = self.learned_rate_bps
             self.mode = Mode.SILENT
-            self._before_silence_bps = self.learned_rate_bps
         else:
             self.mode = Mode.STARTUP
             self._flight_bps = self.pacing_rate_bps = None
+        self.duplicate_repair_after_s = None
         self.cwnd_bytes = float(self.mss_bytes)
 
     def _speak_again(self, now: float) -> None:
