@@ -9,7 +9,8 @@ INFINITY = float("inf")
 class SentPacket:
     """A segment in the sender's books. Offsets are stream offsets [start, stop); times are seconds.
 
-    transmissions: how often it was sent. retransmitted_s: when it was sent a second time, inf if never.
+    transmissions: how often it was sent. retransmitted_s: when it was sent a second time, inf if never. order: place of
+    its latest transmission among all of the connection's.
     delivered, delivered_s, first_sent_s, app_limited: the connection's delivery-rate state when it was sent.
     """
 
@@ -20,6 +21,7 @@ class SentPacket:
         "done",
         "first_sent_s",
         "lost",
+        "order",
         "retransmitted_s",
         "sent_s",
         "start",
@@ -33,6 +35,7 @@ class SentPacket:
         self.sent_s = 0.0
         self.retransmitted_s = INFINITY
         self.transmissions = 0
+        self.order = 0
         self.done = False  # acknowledged, cumulatively or selectively
         self.lost = False  # marked lost and not sent again since
         self.delivered = 0
@@ -44,18 +47,22 @@ class SentPacket:
 class Rack:
     """The packets in flight in the order of their transmission, and the clock that the delivered ones set.
 
+    RFC 8985 §6.2 compares times of sending and breaks ties by sequence number, which is wrong where a repair leaves at
+    the same instant as new data before it. Here the order itself is known.
+
     `deadline` is when `detect` must be called again although no acknowledgement has come (inf: never).
     """
 
     __slots__ = (
         "_furthest",
         "_mult",
+        "_newest",
         "_order",
         "_persist_rounds",
         "_round_stop",
+        "_sent",
         "deadline",
         "newest_sent_s",
-        "newest_stop",
         "reordering_seen",
         "rtt_s",
     )
@@ -63,7 +70,8 @@ class Rack:
     def __init__(self) -> None:
         self._order: deque[tuple[float, int, SentPacket]] = deque()
         self.newest_sent_s = -1.0  # RACK.xmit_ts
-        self.newest_stop = 0  # RACK.end_seq
+        self._newest = 0  # its place in the order of sending, instead of RACK.end_seq
+        self._sent = 0
         self.rtt_s = 0.0  # RACK.rtt
         self.reordering_seen = False
         self.deadline = INFINITY
@@ -74,7 +82,9 @@ class Rack:
 
     def sent(self, packet: SentPacket) -> None:
         """Note a transmission: `packet.sent_s` and `transmissions` are set already."""
-        self._order.append((packet.sent_s, packet.transmissions, packet))
+        self._sent += 1
+        packet.order = self._sent
+        self._order.append((packet.sent_s, self._sent, packet))
 
     def delivered(self, packet: SentPacket, now: float, min_rtt_s: float, *, ambiguous: bool) -> None:
         """Note that a packet was delivered (RFC 8985 §6.2 steps 2 and 3).
@@ -89,10 +99,9 @@ class Rack:
         if packet.transmissions > 1 and (ambiguous or rtt_s < min_rtt_s):
             return
         self.rtt_s = rtt_s
-        sent_s = packet.sent_s
-        if sent_s > self.newest_sent_s or (sent_s == self.newest_sent_s and packet.stop > self.newest_stop):
-            self.newest_sent_s = sent_s
-            self.newest_stop = packet.stop
+        if packet.order > self._newest:
+            self._newest = packet.order
+            self.newest_sent_s = packet.sent_s
 
     def duplicate_reported(self, una: int, next_offset: int) -> None:
         """A DSACK came: a repair was needless, so allow for more reordering, once per round (§6.2 step 4)."""
@@ -118,13 +127,13 @@ class Rack:
         order = self._order
         lost: list[SentPacket] = []
         self.deadline = INFINITY
-        newest = self.newest_sent_s
+        newest = self._newest
         while order:
-            sent_s, transmission, packet = order[0]
-            if packet.done or packet.lost or packet.transmissions != transmission:
+            sent_s, number, packet = order[0]
+            if packet.done or packet.lost or packet.order != number:
                 order.popleft()
                 continue
-            if sent_s > newest or (sent_s == newest and packet.stop >= self.newest_stop):
+            if number >= newest:
                 break
             due_s = sent_s + self.rtt_s + window_s
             if due_s > now:
@@ -139,8 +148,8 @@ class Rack:
         """Return the packet in flight that has waited longest for an acknowledgement."""
         order = self._order
         while order:
-            _, transmission, packet = order[0]
-            if packet.done or packet.lost or packet.transmissions != transmission:
+            _, number, packet = order[0]
+            if packet.done or packet.lost or packet.order != number:
                 order.popleft()
                 continue
             return packet
@@ -157,11 +166,11 @@ class Rack:
 
     def restore(self, packets: list[SentPacket]) -> None:
         """Put packets back that were marked lost too soon; they keep their place in the order of sending."""
-        entries = [(packet.sent_s, packet.transmissions, packet) for packet in packets]
-        self._order = deque(sorted([*self._order, *entries], key=lambda entry: (entry[0], entry[2].start)))
+        entries = [(packet.sent_s, packet.order, packet) for packet in packets]
+        self._order = deque(sorted([*self._order, *entries], key=lambda entry: entry[1]))
 
     def in_flight(self) -> Iterator[SentPacket]:
         """Iterate over the packets in flight, in the order they were sent."""
-        for _, transmission, packet in self._order:
-            if not packet.done and not packet.lost and packet.transmissions == transmission:
+        for _, number, packet in self._order:
+            if not packet.done and not packet.lost and packet.order == number:
                 yield packet

@@ -14,12 +14,16 @@ from transports.recovery.rack import INFINITY, Rack, SentPacket
 from transports.recovery.ranges import Range
 from transports.recovery.rtt import RttEstimator
 from transports.recovery.scoreboard import Scoreboard
+from transports.recovery.undo import LossMarks
 
 PACING_AHEAD_S = 0.001
 """How far ahead paced packets are handed out: little enough that a repair never waits long behind them."""
 
 SILENCE = 1.5
 """How many round trips without a single acknowledgement of a burst mean that the path, not a packet, is gone."""
+
+ECHO_ERROR_S = 0.001
+"""By how much the time that a timestamp echo stands for may be off: a tick of the clock that made it."""
 
 MAX_TIMEOUTS = 15
 """Successive timeouts without an acknowledgement before the connection gives up, as kernels do (tcp_retries2)."""
@@ -67,9 +71,10 @@ class Sender:
         self._in_recovery = self._in_timeout = False
         self._recovery_stop = 0
         self._recovery_window = 0.0  # what PRR allows
-        self._undo_repairs = 0  # marked lost in this episode, and not yet found to have been needless
+        self._marks = LossMarks()
         # rounds and limits
         self._round_stop = 0
+        self._round_flight = self._last_flight = 0  # the most that was in flight in this round, and in the one before
         self._limited_stop = 0  # data below was sent while the window, not the application, held the sender back
         self._burst_s = 0.0  # when the present burst's first packet left
         self._last_sent_s = -INFINITY
@@ -132,8 +137,10 @@ class Sender:
             self._backoffs = 0
         if blocks:
             if _is_duplicate_report(blocks, ack):
-                self._take_duplicate_report(blocks[0][0])
+                self._take_duplicate_report(*blocks[0])
                 blocks = blocks[1:]
+            if len(blocks) > 1:
+                blocks = tuple(sorted(blocks))  # by offset: where ACKs were lost, news in two blocks is no reordering
             # no echo: a SACKed segment's timestamp is not echoed before the hole is filled (RFC 7323 §4.3)
             newest = self._take_delivered(board.select(blocks, self.next_offset), now, None, newest)
         delivered = self._rate.delivered - before
@@ -147,7 +154,7 @@ class Sender:
             self._expiries = 0
             self._expiry_floor = 0.0
         watched = board.sacked_segments or self._in_recovery or self._rack.deadline < INFINITY
-        lost = self._detect(now) if watched else 0
+        lost = self._detect(now, delivered) if watched else 0
         if self._probe_stop is not None and ack >= self._probe_stop:
             self._end_probe(now)
         if self._in_recovery:
@@ -165,6 +172,7 @@ class Sender:
         round_started = delivered > 0 and ack >= self._round_stop
         if round_started:
             self._round_stop = self.next_offset
+            self._last_flight, self._round_flight = self._round_flight, board.in_flight
         self.congestion.on_ack(
             Ack(
                 now,
@@ -194,39 +202,47 @@ class Sender:
         for packet in packets:
             self._rate.delivered += packet.stop - packet.start
             again = packet.transmissions > 1
-            # an echo older than the repair: what arrived is the original, and the repair was needless (RFC 3522 §3.2)
-            original = again and echoed_s is not None and echoed_s < packet.retransmitted_s - 0.001
-            self._rack.delivered(packet, now, min_rtt_s, ambiguous=original)
-            if original or (packet.lost and not again):
-                self._take_needless(now)
-            if (
-                newest is None
-                or packet.sent_s > newest.sent_s
-                or (packet.sent_s == newest.sent_s and packet.stop > newest.stop)
-            ):
+            # an echo older than the latest transmission: an earlier one has arrived (RFC 8985 §6.2 step 2)
+            earlier = again and echoed_s is not None and echoed_s < packet.sent_s - ECHO_ERROR_S
+            self._rack.delivered(packet, now, min_rtt_s, ambiguous=earlier)
+            if earlier and echoed_s is not None and echoed_s < packet.retransmitted_s - ECHO_ERROR_S:
+                self._take_original(packet)
+            elif packet.lost and not again:
+                self._disprove(packet.start)
+            if newest is None or packet.order > newest.order:
                 newest = packet
         return newest
 
-    def _take_duplicate_report(self, start: int) -> None:
+    def _take_original(self, packet: SentPacket) -> None:
+        """The first transmission of a repaired packet has arrived: the repair was needless (RFC 3522 §3.2)."""
+        if self._probe_is_repair and packet.stop == self._probe_stop:
+            self._probe_stop = None  # nothing was lost that the probe could have mended
+        self._disprove(packet.start)
+        if self._in_timeout:
+            self._undo()  # one is proof enough that the timeout came too soon (RFC 4015 §3.2)
+
+    def _take_duplicate_report(self, start: int, stop: int) -> None:
         if self._copies.expected(start):
             return
         self.spurious += 1
         self._rack.duplicate_reported(self.board.una, self.next_offset)
-        self._undo_repairs -= 1
-        if self._probe_is_repair:
+        if self._probe_is_repair and stop == self._probe_stop:
             self._probe_stop = None  # the probe's original had arrived (RFC 8985 §7.4.2)
+        self._disprove(start, once=True)
 
-    def _take_needless(self, now: float) -> None:
-        """A packet marked lost was not; once that is so for all of an episode, the episode is taken back."""
-        self._undo_repairs -= 1
-        if self._in_recovery and self._undo_repairs <= 0:
-            self.congestion.undo()
-            self._in_recovery = self._in_timeout = False
-            self._rack.restore(self.board.restore())
+    def _disprove(self, start: int, *, once: bool = False) -> None:
+        """A packet was not lost after all. Once that is so for all of an episode, the episode is taken back."""
+        if self._marks.disprove(start, once=once) and self._in_recovery:
+            self._undo()
+
+    def _undo(self) -> None:
+        self.congestion.undo()
+        self._rack.restore(self.board.restore())
+        self._leave_episode()
 
     # -- loss ----------------------------------------------------------------------------------------------------------
 
-    def _detect(self, now: float) -> int:
+    def _detect(self, now: float, delivered: int = 0) -> int:
         rtt = self.rtt
         window_s = self._rack.window_s(
             rtt.min_rtt_s,
@@ -235,21 +251,22 @@ class Sender:
             sacked_segments=self.board.sacked_segments,
         )
         lost = self._rack.detect(now, window_s)
-        return self._take_lost(lost, now) if lost else 0
+        return self._take_lost(lost, now, delivered) if lost else 0
 
-    def _take_lost(self, lost: list[SentPacket], now: float) -> int:
+    def _take_lost(self, lost: list[SentPacket], now: float, delivered: int = 0) -> int:
         before = self.board.in_flight
         size = self.board.lose(lost)
-        self._undo_repairs += len(lost)
+        self._marks.add(lost)
         self.congestion.on_loss(now, size, before, lost[-1].sent_s)
         if not self._in_recovery:
-            self._begin_recovery(now, before)
+            self._begin_recovery(now, before + delivered)
         return size
 
     def _begin_recovery(self, now: float, in_flight: int) -> None:
+        """Enter fast recovery. in_flight: before the acknowledgement that shows the loss."""
         self._in_recovery = True
         self._recovery_stop = self.next_offset
-        self.congestion.on_congestion(now, in_flight)
+        self.congestion.on_congestion(now, self._flight(in_flight))
         self._prr.on_enter(in_flight_bytes=in_flight, ssthresh_bytes=self.congestion.ssthresh_bytes)
         self._recovery_window = self.board.in_flight + self.mss_bytes  # the first repair goes at once (RFC 9937 §6)
         self._probe_at = INFINITY
@@ -257,9 +274,21 @@ class Sender:
     def _end_recovery(self, now: float) -> None:
         if not self._in_timeout:
             self.congestion.on_recovery_end(now)
-        self._in_recovery = self._in_timeout = False
-        self._undo_repairs = 0
+        self._leave_episode()
         self._rack.recovery_ended()
+
+    def _leave_episode(self) -> None:
+        self._in_recovery = self._in_timeout = False
+        self._marks.clear()
+        self._round_flight = self._last_flight = self.board.in_flight
+
+    def _flight(self, in_flight: int) -> int:
+        """Return the FlightSize that a reduction starts from: the most in flight in this round and the one before.
+
+        At a burst's tail hardly anything is in flight when a loss shows, yet the window that served the burst is what
+        congestion has to reduce: RFC 7661 §4.4.1 takes max(pipeACK, LossFlightSize), kernels take cwnd.
+        """
+        return max(in_flight, self._round_flight, self._last_flight)
 
     def _time_out(self, now: float) -> None:
         if self.board.una == self.next_offset:
@@ -280,8 +309,8 @@ class Sender:
         before = self.board.in_flight
         lost = self._rack.expire(INFINITY)
         self.board.lose(lost)
-        self._undo_repairs += len(lost)
-        self.congestion.on_timeout(now, before, first=not self._in_timeout)
+        self._marks.add(lost)
+        self.congestion.on_timeout(now, self._flight(before), first=not self._in_timeout)
         self._in_recovery = self._in_timeout = True
         self._recovery_stop = self.next_offset
         self._probe_stop = None
@@ -304,9 +333,7 @@ class Sender:
                 due_s = max(oldest.sent_s + timeout.expected_s, self._last_ack_s) + timeout.margin_s
                 self._expiry_at = max(due_s, self._expiry_floor)
         elif not (self._in_recovery or self.board.sacked_segments or self._probe_stop is not None):
-            probe_at = last_s + self._probe_timeout_s()
-            if probe_at < self._rto_at:
-                self._probe_at = probe_at
+            self._probe_at = min(last_s + self._probe_timeout_s(), self._rto_at)  # RFC 8985 §7.2: instead of the RTO
 
     def _probe_timeout_s(self) -> float:
         if self.rtt.srtt_s is None:
@@ -324,22 +351,25 @@ class Sender:
         self.probes += 1
         self._rto_at = now + self.rtt.rto_s
         self._probe_extra = self.mss_bytes
-        self._probe_is_repair = not self.next_offset < min(self.end, self.window_edge)
+        fresh = self._fresh_bytes()
+        self._probe_is_repair = not fresh
         if self._probe_is_repair:
             packet = self.board.last()
             if not packet.lost and not packet.done:
                 packet.lost = True
                 self.board.lose([packet])
-        self._probe_stop = self.next_offset
+        self._probe_stop = self.next_offset + fresh
 
     def _end_probe(self, now: float) -> None:
         self._probe_stop = None
         if self._probe_is_repair and not self._in_recovery:
-            # no DSACK came with it: the probe mended a loss, which counts as congestion (RFC 8985 §7.4.2)
+            # Neither a DSACK nor an echo tells that the original arrived, so the probe mended a loss: that counts as
+            # congestion (RFC 8985 §7.4.2; without timestamps one would have to wait for another ACK to be sure).
             in_flight = self.board.in_flight + self.mss_bytes
             self.congestion.on_loss(now, self.mss_bytes, in_flight, now)
-            self.congestion.on_congestion(now, in_flight)
+            self.congestion.on_congestion(now, self._flight(in_flight))
             self.congestion.on_recovery_end(now)
+            self._leave_episode()
 
     def _expire(self, now: float) -> None:
         """Take as lost what has gone unacknowledged for longer than the algorithm's repair timeout.
@@ -384,8 +414,7 @@ class Sender:
         window += self._probe_extra
         self._probe_extra = 0
         pace, horizon = congestion.pacing_rate_bps, now + PACING_AHEAD_S
-        end = min(self.end, self.window_edge)
-        depart_at = now
+        depart_at, fresh = now, 0
         while True:
             if pace is not None:
                 depart_at = max(now, self._next_departure_s)
@@ -394,20 +423,20 @@ class Sender:
                     break
             packet = board.next_lost()
             if packet is None:
-                left = end - self.next_offset
-                if left < mss and left < self.end - self.next_offset:
-                    break  # the peer's window has no room for a full segment: none is cut short (RFC 9293 §3.8.6.2.1)
-                if left <= 0:
-                    self._rate.application_limited(board.in_flight)
+                fresh = self._fresh_bytes()
+                if not fresh:
+                    if self.next_offset == self.end:
+                        self._rate.application_limited(board.in_flight)
                     break
             if board.in_flight + mss > window and board.in_flight:
                 self._limited_stop = self.next_offset
                 break
-            transmission = self._send_new(end, depart_at) if packet is None else self._resend(packet, depart_at)
+            transmission = self._send_new(fresh, depart_at) if packet is None else self._resend(packet, depart_at)
             out.append(transmission)
             if pace is not None:
                 self._next_departure_s = depart_at + 8 * (transmission.stop - transmission.start) / pace
         if out:
+            self._round_flight = max(self._round_flight, board.in_flight)
             self._last_sent_s = out[-1].depart_at
             if self._rto_at == INFINITY or self.next_offset == self.end:
                 self._arm(now)
@@ -415,9 +444,22 @@ class Sender:
                 self._rto_at = max(self._rto_at, self._last_sent_s + self.rtt.rto_s)
         return out
 
-    def _send_new(self, end: int, depart_at: float) -> Transmission:
+    def _fresh_bytes(self) -> int:
+        """Return how much the next segment of new data holds: 0 when there is none, or the peer has no room for it.
+
+        The peer's window never cuts a segment short (RFC 9293 §3.8.6.2.1), unless nothing is outstanding and the window
+        is less than a segment. There is no persist timer (§3.8.6.1): the receiver never closes its window, since it
+        passes octets on at once, and every ACK that moves `una` tells of at least one unit of room.
+        """
+        offered, mss = self.end - self.next_offset, self.mss_bytes
+        room = min(offered, self.window_edge - self.next_offset)
+        if room >= mss:
+            return mss
+        return max(room, 0) if room == offered or self.board.una == self.next_offset else 0
+
+    def _send_new(self, size: int, depart_at: float) -> Transmission:
         start = self.next_offset
-        stop = min(start + self.mss_bytes, end)
+        stop = start + size
         packet = SentPacket(start, stop)
         if self.board.in_flight == 0:
             self._burst_s = depart_at
