@@ -9,7 +9,7 @@ from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sampl
 from transports.congestion.base import CongestionControl
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from transports.recovery.rack import INFINITY
-from transports.recovery.rtt import RttEstimator
+from transports.recovery.rtt import MAX_RTO_S, RttEstimator
 from transports.tcp.receiver import Receiver
 from transports.tcp.segment import (
     ACK,
@@ -61,20 +61,31 @@ class TcpParameters:
         """Check the numbers."""
         if self.after_idle not in ("decay", "restart", "keep"):
             raise ValueError(f"after_idle: {self.after_idle!r} is not one of decay, restart, keep")
-        for name in ("initial_window", "byte_count_limit", "ack_every", "receive_window_bytes"):
+        for name in ("initial_window", "byte_count_limit", "ack_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
         if self.quick_acks < 0:
             raise ValueError(f"quick_acks: {self.quick_acks} is negative")
-        if not 0 < self.min_rto_s < INFINITY:
-            raise ValueError(f"min_rto_s: {self.min_rto_s} is not a positive time")
-        if not 0 <= self.delayed_ack_s <= 0.5:  # RFC 1122 §4.2.3.2
-            raise ValueError(f"delayed_ack_s: {self.delayed_ack_s} is not between 0 and 0.5")
+        if not 0 < self.min_rto_s <= MAX_RTO_S:
+            raise ValueError(f"min_rto_s: {self.min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
+        if not 0 <= self.delayed_ack_s < 0.5:  # RFC 9293 §3.8.6.3
+            raise ValueError(f"delayed_ack_s: {self.delayed_ack_s} is not at least 0 and below 0.5")
         if not self.receive_window_bytes <= self.max_receive_window_bytes <= 1 << 30:
             raise ValueError(
                 f"max_receive_window_bytes: {self.max_receive_window_bytes} is not between "
                 f"receive_window_bytes and {1 << 30}"
             )
+        unit = 1 << self.window_shift
+        if self.receive_window_bytes < unit:
+            raise ValueError(
+                f"receive_window_bytes: {self.receive_window_bytes} is less than {unit}, "
+                "the unit in which windows up to max_receive_window_bytes are told"
+            )
+
+    @property
+    def window_shift(self) -> int:
+        """The least shift with which the largest window can be told in 16 bits (RFC 7323 §2.2, at most 14: §2.3)."""
+        return min(max(self.max_receive_window_bytes.bit_length() - 16, 0), MAX_WINDOW_SHIFT)
 
 
 class State(Enum):
@@ -138,6 +149,7 @@ class TcpEndpoint(Endpoint):
             initial_window_bytes=parameters.receive_window_bytes,
             max_window_bytes=parameters.max_receive_window_bytes,
         )
+        self._window_shift = parameters.window_shift
         self._peer_scale = 0
         self._ts_recent = 0
         self._handshake_at = 0.0 if self._client else INFINITY  # when the SYN or SYN-ACK is to be sent (again)
@@ -251,7 +263,7 @@ class TcpEndpoint(Endpoint):
             (self._iss + 1 + self.sender.next_offset) & MASK,
             (base + receiver.next_offset) & MASK,
             flags,
-            min(receiver.window_bytes >> MAX_WINDOW_SHIFT, 0xFFFF),
+            min(receiver.window_bytes >> self._window_shift, 0xFFFF),
             timestamp_value=(int(now / TICK_S) + self._clock_offset) & MASK,
             timestamp_echo=self._ts_recent,
         )
@@ -283,7 +295,7 @@ class TcpEndpoint(Endpoint):
             SYN | ACK if self._state is State.SYN_RECEIVED else SYN,
             min(self.receiver.window_bytes, 0xFFFF),  # never scaled on a SYN (RFC 7323 §2.2)
             mss=self._mss,
-            window_scale=MAX_WINDOW_SHIFT,
+            window_scale=self._window_shift,
             sack_permitted=True,
             timestamp_value=(int(now / TICK_S) + self._clock_offset) & MASK,
             timestamp_echo=self._ts_recent if self._state is State.SYN_RECEIVED else 0,
@@ -311,7 +323,7 @@ class TcpEndpoint(Endpoint):
                 self.receiver.ack_now = True
         elif flags & SYN:
             self._handshake_at = now  # our SYN-ACK was lost: send it again (RFC 9293 §3.10.7.4)
-        elif flags & ACK and unwrap(segment.acknowledgement, self._iss + 1) >= self._iss + 1:
+        elif flags & ACK and segment.acknowledgement == (self._iss + 1) & MASK:  # nothing but the SYN-ACK is sent
             self._establish(segment, now, scaled=True)
             self._established(segment, now)
 
@@ -320,7 +332,7 @@ class TcpEndpoint(Endpoint):
         self._peer_scale = min(segment.window_scale or 0, MAX_WINDOW_SHIFT)  # RFC 7323 §2.3
         if segment.timestamp_value is not None:
             self._ts_recent = segment.timestamp_value
-        peer_mss = (segment.mss or 536) - TIMESTAMPS_BYTES
+        peer_mss = max((segment.mss or 536) - TIMESTAMPS_BYTES, 1)
         self.sender.mss_bytes = min(self.sender.mss_bytes, peer_mss)
 
     def _establish(self, segment: Segment, now: float, *, scaled: bool) -> None:
@@ -338,23 +350,21 @@ class TcpEndpoint(Endpoint):
     def _established(self, segment: Segment, now: float) -> None:
         flags = segment.flags
         receiver, sender = self.receiver, self.sender
-        if flags & (SYN | RST | FIN):
-            self._unusual(segment)
-            return
         offset = unwrap(segment.sequence, self._irs + 1 + receiver.next_offset) - self._irs - 1
-        value = segment.timestamp_value
-        echoed_s = None
-        if value is not None:
-            if (value - self._ts_recent) & MASK >= 0x80000000:
-                receiver.ack_now = True  # PAWS: older than what came before (RFC 7323 §5.3)
-                return
-            if offset <= receiver.next_offset:
-                self._ts_recent = value
-            age = (int(now / TICK_S) + self._clock_offset - (segment.timestamp_echo or 0)) & MASK
-            if age < 0x80000000:
-                echoed_s = now - age * TICK_S
-        if not flags & ACK:
+        if flags & (SYN | RST | FIN):
+            self._unusual(segment, offset)
             return
+        value = segment.timestamp_value
+        if value is None or not flags & ACK:
+            self._rejected += 1  # timestamps are in use, so every segment has them (RFC 7323 §3.2)
+            return
+        if (value - self._ts_recent) & MASK >= 0x80000000:
+            receiver.ack_now = True  # PAWS: older than what came before (RFC 7323 §5.3)
+            return
+        if offset <= receiver.next_offset:
+            self._ts_recent = value
+        age = (int(now / TICK_S) + self._clock_offset - (segment.timestamp_echo or 0)) & MASK
+        echoed_s = now - age * TICK_S if age < 0x80000000 else None
         ack = unwrap(segment.acknowledgement, self._iss + 1 + sender.board.una) - self._iss - 1
         if ack > sender.next_offset:
             self._rejected += 1  # it acknowledges what was never sent (RFC 9293 §3.10.7.4, RFC 5961 §5)
@@ -385,14 +395,17 @@ class TcpEndpoint(Endpoint):
                 self._next_rtt_s = now + RTT_INTERVAL_S
                 receiver.on_rtt(now - echoed_s, now)
 
-    def _unusual(self, segment: Segment) -> None:
+    def _unusual(self, segment: Segment, offset: int) -> None:
+        expected = self.receiver.next_offset
         if segment.flags & RST:
-            if segment.sequence == (self._irs + 1 + self.receiver.next_offset) & MASK:  # RFC 5961 §3.2
+            if offset == expected:
                 self._fail("the peer reset the connection")
-        elif segment.flags & SYN:
-            self.receiver.ack_now = True  # a repeated SYN-ACK, or a challenge (RFC 5961 §4.2)
-        else:
+            elif expected < offset < expected + self.receiver.window_bytes:
+                self.receiver.ack_now = True  # a challenge (RFC 5961 §3.2)
+        elif segment.flags & FIN and not segment.flags & SYN and offset + len(segment.payload) == expected:
             self._fail("the peer closed the connection")
+        else:
+            self.receiver.ack_now = True  # a repeated SYN-ACK, or a challenge (RFC 5961 §4.2)
 
     def _fail(self, reason: str) -> None:
         self._state = State.CLOSED
