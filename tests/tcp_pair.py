@@ -1,6 +1,6 @@
 """Two TCP endpoints, a wire between them and a clock in the hand: what the tests of the TCP stack stand on.
 
-The wire has a delay and no rate of its own. A test says which packets it loses, and which come late.
+The wire has a delay and, if wanted, a rate and an endless queue. A test says what it loses and what comes late.
 """
 
 from collections.abc import Callable, Iterator
@@ -68,7 +68,8 @@ class Pair:
     """A client and a server.
 
     lose(packet) and late(packet) -> extra seconds are asked once for every packet, as it departs. congestion: a
-    transport's name, or what makes its controller. bits: initial sequence number and timestamp offset of each role.
+    transport's name, or what makes its controller. rate_bps: of IP packets, either way; None for no time at all.
+    octets: let segments travel encoded. bits: initial sequence number and timestamp offset of each role.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Pair:
         lose: Callable[[Packet], bool] = lambda packet: False,
         late: Callable[[Packet], float] = lambda packet: 0.0,
         delay_s: float = DELAY_S,
+        rate_bps: float | None = None,
         mtu: int = MTU,
         start_s: float = 0.0,
         octets: bool = False,
@@ -91,6 +93,8 @@ class Pair:
         self.events: list[tuple[float, str, Event]] = []
         self.iss = {CLIENT: client_bits[0], SERVER: server_bits[0]}
         self._delay_s = delay_s
+        self._s_per_byte = 8 / rate_bps if rate_bps else 0.0
+        self._busy_until = dict.fromkeys(ROLES, 0.0)
         self._octets = octets
         self._heap: list[tuple[float, int, str, str, Datagram]] = []
         self._next = count().__next__
@@ -229,9 +233,10 @@ class Pair:
             self._pump(role)
             return
         packet = self._write_down(role, datagram, at_s)
+        sent_s = self._busy_until[role] = max(at_s, self._busy_until[role]) + packet.wire_bytes * self._s_per_byte
         if self.lose(packet):
             return
-        packet.arrives_s = at_s + self._delay_s + self.late(packet)
+        packet.arrives_s = sent_s + self._delay_s + self.late(packet)
         if self._octets:
             datagram = datagram._replace(payload=bytes(datagram.payload))
         other = SERVER if role == CLIENT else CLIENT

@@ -89,11 +89,12 @@ class Rack:
     def delivered(self, packet: SentPacket, now: float, min_rtt_s: float, *, ambiguous: bool) -> None:
         """Note that a packet was delivered (RFC 8985 §6.2 steps 2 and 3).
 
-        ambiguous: it was sent more than once, and the timestamp echo says the acknowledged copy is an earlier one.
+        ambiguous: it was sent more than once, and the timestamp echo says the acknowledged copy is an earlier one. That
+        is reordering too, although the RFC, which does without echoes, counts packets that were sent once only.
         """
         if packet.stop > self._furthest:
             self._furthest = packet.stop
-        elif packet.stop < self._furthest and packet.transmissions == 1:
+        elif packet.stop < self._furthest and (packet.transmissions == 1 or ambiguous):
             self.reordering_seen = True
         rtt_s = now - packet.sent_s
         if packet.transmissions > 1 and (ambiguous or rtt_s < min_rtt_s):

@@ -360,6 +360,9 @@ class TcpEndpoint(Endpoint):
             return
         if (value - self._ts_recent) & MASK >= 0x80000000:
             receiver.ack_now = True  # PAWS: older than what came before (RFC 7323 §5.3)
+            if offset + len(segment.payload) <= receiver.next_offset:
+                # an original behind its repair: nothing is taken from it, but a DSACK tells the sender (RFC 2883 §4)
+                receiver.on_data(offset, segment.payload, False, now)
             return
         if offset <= receiver.next_offset:
             self._ts_recent = value

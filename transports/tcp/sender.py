@@ -84,6 +84,7 @@ class Sender:
         self._rto_at = self._probe_at = self._expiry_at = self._pace_at = INFINITY
         self._probe_stop: int | None = None  # TLP.end_seq
         self._probe_is_repair = False
+        self._mended_stop: int | None = None  # of the last probe, as long as its answer can be taken back
         self._probe_extra = 0  # what a probe may exceed the window by
         self._backoffs = 0
         self._expiries = 0
@@ -97,6 +98,7 @@ class Sender:
             if self._last_sent_s > -INFINITY:
                 idle_s = now - self._last_sent_s
                 self.congestion.restart_after_idle(now, idle_s, self.rtt.rto_s, policy=self._after_idle)
+                self._mended_stop = None
             self.congestion.on_burst(now, end - self.end)
             self._next_departure_s = now
         self.end = end
@@ -228,6 +230,9 @@ class Sender:
         self._rack.duplicate_reported(self.board.una, self.next_offset)
         if self._probe_is_repair and stop == self._probe_stop:
             self._probe_stop = None  # the probe's original had arrived (RFC 8985 §7.4.2)
+        elif stop == self._mended_stop:
+            self._mended_stop = None
+            self.congestion.undo()
         self._disprove(start, once=True)
 
     def _disprove(self, start: int, *, once: bool = False) -> None:
@@ -265,6 +270,7 @@ class Sender:
     def _begin_recovery(self, now: float, in_flight: int) -> None:
         """Enter fast recovery. in_flight: before the acknowledgement that shows the loss."""
         self._in_recovery = True
+        self._mended_stop = None
         self._recovery_stop = self.next_offset
         self.congestion.on_congestion(now, self._flight(in_flight))
         self._prr.on_enter(in_flight_bytes=in_flight, ssthresh_bytes=self.congestion.ssthresh_bytes)
@@ -313,7 +319,7 @@ class Sender:
         self.congestion.on_timeout(now, self._flight(before), first=not self._in_timeout)
         self._in_recovery = self._in_timeout = True
         self._recovery_stop = self.next_offset
-        self._probe_stop = None
+        self._probe_stop = self._mended_stop = None
         self._probe_at = self._expiry_at = INFINITY
         self._next_departure_s = now
 
@@ -361,15 +367,19 @@ class Sender:
         self._probe_stop = self.next_offset + fresh
 
     def _end_probe(self, now: float) -> None:
-        self._probe_stop = None
+        """All that was sent before the probe is acknowledged, and the original of what it repeated has not shown.
+
+        So the probe mended a loss, and that is congestion. RFC 8985 §7.4.2 waits for one more ACK, lest the original be
+        behind the probe; between bursts that is long, so the answer comes now, and a DSACK takes it back.
+        """
+        stop, self._probe_stop = self._probe_stop, None
         if self._probe_is_repair and not self._in_recovery:
-            # Neither a DSACK nor an echo tells that the original arrived, so the probe mended a loss: that counts as
-            # congestion (RFC 8985 §7.4.2; without timestamps one would have to wait for another ACK to be sure).
             in_flight = self.board.in_flight + self.mss_bytes
             self.congestion.on_loss(now, self.mss_bytes, in_flight, now)
             self.congestion.on_congestion(now, self._flight(in_flight))
             self.congestion.on_recovery_end(now)
             self._leave_episode()
+            self._mended_stop = stop
 
     def _expire(self, now: float) -> None:
         """Take as lost what has gone unacknowledged for longer than the algorithm's repair timeout.

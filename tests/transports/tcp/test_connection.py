@@ -277,6 +277,16 @@ def test_an_old_timestamp_is_dropped_and_acknowledged() -> None:
     assert pair.server.receiver.next_offset == before + 100
 
 
+def test_an_original_behind_its_repair_is_reported_as_a_duplicate_although_its_timestamp_is_old() -> None:
+    pair = Pair().connect()
+    pair.run(until=1.0)
+    pair.inject(SERVER, pair.forge(CLIENT, ACK, payload=filler(100)))
+    (answer,) = pair.inject(SERVER, pair.forge(CLIENT, ACK, age_ms=90, payload=filler(100)))
+    base = pair.iss[CLIENT] + 1
+    assert answer.segment.sack_blocks == ((base, base + 100),)  # RFC 2883 §4
+    assert answer.segment.acknowledgement == base + 100
+
+
 def test_paws_counts_modulo_2_to_the_32() -> None:
     pair = Pair(client_bits=(1000, U32 - 500)).connect()
     pair.run(until=1.0)  # the clock has wrapped
