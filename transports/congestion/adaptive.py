@@ -25,6 +25,7 @@ from transports.congestion.cubic import Cubic
 HEAVY_LOSS_SHARE = 0.02
 HEAVY_LOSS_SEGMENTS = 32
 FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
+SHORT_PAUSE = 4  # round trips between two bursts that leave the path as it was
 FIRST_PROBE = 0.05
 MAX_PROBE = 0.5
 PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
@@ -99,9 +100,12 @@ class Adaptive(CongestionControl):
         self._queue_low_s: float | None = None  # least queueing delay of the present round
         self._train = AckTrain()
         self._flight_bps: float | None = None  # the dispersion of startup's latest flight
-        self._flight_first: tuple[float, int] | None = None
+        self._flight_first = (0.0, 0)
         self._flight_last_s = 0.0
+        self._flight_acks = 0
+        self._flight_bytes = 0  # of the longest flight that was measured
         self._delivered = 0
+        self._last_ack_s = -float("inf")
         self._round_delivered = 0
         self._round_lost = 0
         self._round_best_bps = self._last_best_bps = 0.0
@@ -133,7 +137,10 @@ class Adaptive(CongestionControl):
     # -- bursts -------------------------------------------------------------------------------------------------------
 
     def on_burst(self, now: float, burst_bytes: int) -> None:
-        """Open at what the last burst has taught."""
+        """Open at what the last burst has taught; in mid-competition, and after no pause to speak of, just go on."""
+        if self.mode is Mode.COMPETE and now - self._last_ack_s < SHORT_PAUSE * (self._srtt_s or 0.0):
+            self._train.clear()
+            return
         self._margin = max(1.0, 0.9 * self._margin)
         if self._burst_min_rtt_s is not None:
             self._old_min_rtts.append(self._burst_min_rtt_s)
@@ -165,7 +172,7 @@ class Adaptive(CongestionControl):
 
     def on_ack(self, ack: Ack) -> None:
         """Take one acknowledgement."""
-        now = ack.now
+        now = self._last_ack_s = ack.now
         self._delivered += ack.delivered_bytes
         if self._round_s is None:
             self._round_s = now
@@ -260,12 +267,18 @@ class Adaptive(CongestionControl):
 
     def _start_up(self, ack: Ack) -> None:
         now, base_s = ack.now, self.learned_min_rtt_s or 0.0
-        if self._flight_first is None or now - self._flight_last_s > base_s / 4:
-            self._flight_first = (now, self._delivered)  # the first acknowledgement of another flight
         first_s, first_bytes = self._flight_first
+        pause_s = max(base_s / 64, 8 * (self._flight_last_s - first_s) / max(self._flight_acks, 1))
+        if self._flight_acks == 0 or now - self._flight_last_s > pause_s:
+            first_s, first_bytes = self._flight_first = (now, self._delivered)  # another flight's first
+            self._flight_acks = 0
+        self._flight_acks += 1
         self._flight_last_s = now
-        if self._delivered - first_bytes >= 2 * MIN_TRAIN_POINTS * self.mss_bytes and now > first_s:
-            self._flight_bps = 8 * (self._delivered - first_bytes) / (now - first_s)
+        train_bytes = self._delivered - first_bytes
+        # a flight of slow start is twice its predecessor: what is much shorter is a fragment, and says little
+        if now > first_s and train_bytes >= max(2 * MIN_TRAIN_POINTS * self.mss_bytes, self._flight_bytes / 2):
+            self._flight_bytes = max(self._flight_bytes, train_bytes)
+            self._flight_bps = 8 * train_bytes / (now - first_s)
             self.pacing_rate_bps = self._flight_bps  # faster would only fill the queue
         if ack.cwnd_limited:
             self.cwnd_bytes += min(ack.delivered_bytes, 2 * self.mss_bytes)
@@ -319,7 +332,7 @@ class Adaptive(CongestionControl):
         if rate_bps < (1 + 0.5 * self._probe_gain) * learned_bps:
             self._probe_gain = FIRST_PROBE
             return
-        if rate_bps < (1 + 0.9 * self._probe_gain) * learned_bps:
+        if rate_bps < (1 + 0.7 * self._probe_gain) * learned_bps:
             self._probe_gain = FIRST_PROBE  # more was tried than there is: this is the ceiling
         else:
             self._probe_gain = min(2 * self._probe_gain, MAX_PROBE)
@@ -390,7 +403,7 @@ class Adaptive(CongestionControl):
     def _compete(self) -> None:
         self.cwnd_bytes = self._cubic.cwnd_bytes
         if self._srtt_s:
-            self.pacing_rate_bps = 1.2 * 8 * self.cwnd_bytes / self._srtt_s
+            self.pacing_rate_bps = 2 * 8 * self.cwnd_bytes / self._srtt_s
 
     # -- silence ------------------------------------------------------------------------------------------------------
 
@@ -403,6 +416,7 @@ class Adaptive(CongestionControl):
         else:
             self.mode = Mode.STARTUP
             self._flight_bps = self.pacing_rate_bps = None
+            self._flight_bytes = self._flight_acks = 0
         self.duplicate_repair_after_s = None
         self.cwnd_bytes = float(self.mss_bytes)
 

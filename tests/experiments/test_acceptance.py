@@ -1,0 +1,132 @@
+"""What the adaptive controller owes its users, on the bundled scenarios: hundreds of iterations over several seeds."""
+
+from dataclasses import replace
+from statistics import median
+
+import pytest
+
+from emulation.base import JobSpec, RunSpec, TransportUse
+from emulation.records import RunRecord
+from emulation.simulator import SimulatorBackend
+from experiments.overrides import parse_override
+from experiments.scenario import load_scenario
+from transports.registry import Registry
+from wan.allreduce import AllReduceSpec
+from wan.loss import TailOfBurst
+from wan.schedule import RateStep
+from wan.topology import LinkSpec, Path, Site, Topology
+
+RTT_S = 0.060
+BDP_BYTES = 7_500_000  # of 1 Gbit/s
+
+
+def run(spec: RunSpec) -> RunRecord:
+    record = SimulatorBackend(Registry.installed()).run(spec)
+    assert record.status == "ok", record.reason
+    return record
+
+
+def bundled(name: str, *overrides: str, transport: str = "adaptive", seed: int = 0) -> RunRecord:
+    registry = Registry.installed()
+    scenario = load_scenario(name, registry, [parse_override(text) for text in overrides])
+    return run(scenario.run_spec(transport, seed=seed, sampled=False))
+
+
+def one_plane(*, queue_bytes: int, rate_bps: float = 1e9, mtu_bytes: int = 9000, **options: object) -> Topology:
+    link = LinkSpec(
+        name="plane0",
+        a="east",
+        b="west",
+        rate_bps=rate_bps,
+        delay_s=RTT_S / 2,
+        mtu_bytes=mtu_bytes,
+        queue_bytes=queue_bytes,
+        **options,  # type: ignore[arg-type]
+    )
+    return Topology(
+        sites=(Site(name="east"), Site(name="west")),
+        links=[link],
+        paths=[Path(name="plane0", sites=("east", "west"), links=("plane0",))],
+    )
+
+
+def job(shard_bytes: int, iterations: int, transport: str = "adaptive", gap_s: float = 2.0) -> JobSpec:
+    return JobSpec(
+        name="job",
+        transport=TransportUse(name=transport),
+        paths=("plane0",),
+        allreduce=AllReduceSpec(sites=("east", "west"), shard_bytes=shard_bytes, ranks_per_site=1),
+        iterations=iterations,
+        gap_s=gap_s,
+    )
+
+
+def check_ends_within_a_repair(record: RunRecord) -> None:
+    """From the second iteration on: within 1.1 × (bound + RTT), and nothing waited for an RTO."""
+    late = {i.iteration: i.completion_s for i in record.iterations[1:] if i.completion_s > 1.1 * (i.bound_s + RTT_S)}
+    assert late == {}
+    assert sum(flow.timeouts for flow in record.flows) == 0
+
+
+def test_without_loss_the_link_is_full_from_the_second_iteration_on() -> None:
+    record = bundled("lossless", "scenario.iterations=4")
+    assert median(i.bound_s / i.completion_s for i in record.iterations[1:]) >= 0.97
+
+
+@pytest.mark.parametrize("packets", [1, 3, 10])
+def test_tail_loss_is_repaired_without_a_timeout(packets: int) -> None:
+    topology = one_plane(queue_bytes=BDP_BYTES, loss=TailOfBurst(packets=packets))
+    record = run(RunSpec(name="tail", topology=topology, jobs=(job(3_000_000, 5),)))
+    check_ends_within_a_repair(record)
+    assert sum(link.lost for link in record.links) == 2 * 5 * packets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(16))
+def test_random_loss_costs_at_most_one_repair(seed: int) -> None:
+    record = bundled("coast-to-coast", "scenario.iterations=21", seed=seed)  # 16 seeds: 320 iterations
+    check_ends_within_a_repair(record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packets", [1, 3, 10])
+def test_tail_loss_on_the_bundled_scenario_costs_at_most_one_repair(packets: int) -> None:
+    record = bundled("tail-loss", f"links.loss.packets={packets}")
+    check_ends_within_a_repair(record)
+
+
+@pytest.mark.slow
+def test_a_shallow_queue_is_kept_busy_with_less_loss_than_cubic_causes() -> None:
+    adaptive, cubic = (bundled("shallow-queue", transport=name) for name in ("adaptive", "cubic"))
+    payload = sum(i.payload_bytes / 2 for i in adaptive.iterations[1:])
+    busy_s = sum(i.completion_s - RTT_S / 2 for i in adaptive.iterations[1:])
+    assert 8 * payload / busy_s >= 0.9 * 1e9
+    assert sum(x.dropped_queue for x in adaptive.links) < sum(x.dropped_queue for x in cubic.links)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("queue_bdp", [0.05, 1.0])
+def test_capacity_halved_between_two_iterations_costs_at_most_one_bad_iteration(queue_bdp: float) -> None:
+    step = RateStep(at_s=0.0, rate_bps=0.5e9, iteration=3)
+    topology = one_plane(queue_bytes=int(queue_bdp * BDP_BYTES), events=(step,))
+    record = run(RunSpec(name="halved", topology=topology, jobs=(job(5 * BDP_BYTES, 8),)))
+    bound_s = RTT_S / 2 + 8 * 5 * BDP_BYTES / 0.5e9
+    efficiencies = [bound_s / i.completion_s for i in record.iterations[3:]]
+    assert sum(efficiency < 0.85 for efficiency in efficiencies) <= 1
+    assert all(efficiency > 0.85 for efficiency in efficiencies[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", [("adaptive", "adaptive"), ("adaptive", "cubic")])
+def test_two_flows_on_one_bottleneck_each_get_their_share(pair: tuple[str, str]) -> None:
+    """Two jobs that hardly pause, 100 Mbit/s, a queue of one BDP: while both are there, each gets 30 % or more."""
+    rate_bps, shard_bytes = 100e6, 5_000_000
+    jobs = tuple(
+        replace(job(shard_bytes, 50, name, gap_s=0.0), name=f"{name}{index}") for index, name in enumerate(pair)
+    )
+    topology = one_plane(queue_bytes=int(rate_bps * RTT_S / 8), rate_bps=rate_bps, mtu_bytes=1500)
+    record = run(RunSpec(name="shared", topology=topology, jobs=jobs))
+    ends = {part.name: [i.start_s + i.completion_s for i in record.iterations if i.job == part.name] for part in jobs}
+    until_s = min(times[-1] for times in ends.values())
+    shares = [8 * shard_bytes * sum(t <= until_s for t in times) / (rate_bps * until_s) for times in ends.values()]
+    assert min(shares) >= 0.3, shares
