@@ -1,0 +1,89 @@
+"""What acknowledgements tell of a path, on trains whose bottleneck is known."""
+
+import pytest
+
+from transports.congestion.measurement import AckTrain, FlightDispersion, Point, QueueDelay, RateProbe, rate_between
+
+MSS = 1000
+GAP_S = 0.001  # one segment per millisecond: 8 Mbit/s
+
+
+def test_compressed_acknowledgements_do_not_show_more_than_was_sent() -> None:
+    sent_over_ten = rate_between(Point(1.0, 0, 0.0), Point(1.0001, 10 * MSS, 10 * GAP_S))
+    assert sent_over_ten == pytest.approx(8e6)
+    assert rate_between(Point(1.0, 0, 0.5), Point(1.0, MSS, 0.5)) == 0.0
+
+
+def test_a_train_says_nothing_before_its_window_is_full_and_then_follows_the_path() -> None:
+    train = AckTrain()
+    train.span_s = 0.010
+    rates = [train.add(Point(n * GAP_S, n * MSS, n * GAP_S - 0.06)) for n in range(30)]
+    assert rates[:10] == [0.0] * 10
+    assert rates[10:] == pytest.approx([8e6] * 20)
+    slower = [train.add(Point(0.029 + 2 * n * GAP_S, (29 + n) * MSS, 0.029 + n * GAP_S - 0.06)) for n in range(1, 30)]
+    assert slower[-1] == pytest.approx(4e6)
+
+
+def flight(dispersion: FlightDispersion, begins_s: float, segments: int, delivered: int, gap_s: float = GAP_S) -> int:
+    for n in range(segments):
+        delivered += MSS
+        dispersion.add(begins_s + n * gap_s, delivered, min_rtt_s=0.06, mss_bytes=MSS)
+    return delivered
+
+
+def test_dispersion_reads_the_bottleneck_off_each_flight_and_not_off_the_pauses_between() -> None:
+    dispersion = FlightDispersion()
+    delivered = flight(dispersion, 0.060, 10, 0)
+    assert dispersion.rate_bps is None  # ten segments are too few to tell
+    delivered = flight(dispersion, 0.120, 20, delivered)
+    assert dispersion.rate_bps == pytest.approx(8e6)
+    delivered = flight(dispersion, 0.180, 40, delivered)
+    assert dispersion.rate_bps == pytest.approx(8e6)
+    flight(dispersion, 0.240, 18, delivered, gap_s=4 * GAP_S)  # a fragment, slowed down by a repair
+    assert dispersion.rate_bps == pytest.approx(8e6)
+
+
+def test_one_delayed_acknowledgement_is_not_a_queue_but_several_late_ones_are() -> None:
+    queue = QueueDelay()
+    for rtt_s in (0.060, 0.060, 0.100, 0.060, 0.060):
+        queue.add(rtt_s)
+    assert queue.now_s == 0.0
+    for _ in range(4):
+        queue.add(0.075)
+    assert queue.now_s == pytest.approx(0.015)
+    assert queue.low_s == 0.0
+
+
+def test_the_least_round_trip_is_forgotten_after_four_bursts_on_a_longer_path() -> None:
+    queue = QueueDelay()
+    queue.add(0.060)
+    for _ in range(4):
+        queue.begin_burst()
+        queue.add(0.090)
+    assert queue.min_rtt_s == 0.060
+    queue.begin_burst()
+    assert queue.min_rtt_s == pytest.approx(0.090)
+
+
+def probe_of(found_share: float) -> tuple[RateProbe, float | None]:
+    """Probe a path that delivers `found_share` of the extra five per cent."""
+    probe, learned_bps = RateProbe(), 8e6
+    probe.start(0.0, 0.020)
+    rate_bps = learned_bps * (1 + found_share * probe.gain)
+    found = None
+    for n in range(30):
+        sent_s = n * GAP_S
+        found = found or probe.judge(Point(0.06 + n * 8 * MSS / rate_bps, n * MSS, sent_s * 0.9), learned_bps, 0.24)
+    return probe, found
+
+
+@pytest.mark.parametrize(
+    ("found_share", "expected", "gain"), [(1.0, 8.4e6, 0.10), (0.6, 8.24e6, 0.05), (0.0, None, 0.05)]
+)
+def test_a_probe_takes_what_it_found_and_doubles_only_while_all_of_it_arrives(
+    found_share: float, expected: float | None, gain: float
+) -> None:
+    probe, found = probe_of(found_share)
+    assert found == (None if expected is None else pytest.approx(expected, rel=1e-3))
+    assert probe.gain == pytest.approx(gain)
+    assert not probe.running(0.01)

@@ -1,0 +1,187 @@
+"""What acknowledgements tell of a path: how fast it delivers, how long its queue is, whether more would fit.
+
+Rates are bit/s of payload, times seconds, sizes bytes.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+MIN_POINTS = 8
+"""Acknowledgements, or pairs of segments, below which a rate is chance."""
+
+FOREVER = float("inf")
+
+
+class Point(NamedTuple):
+    """An acknowledgement: when it came, how much was delivered in all by then, and when the newest of it was sent."""
+
+    at_s: float
+    delivered_bytes: int
+    sent_s: float
+
+
+def rate_between(first: Point, last: Point) -> float:
+    """Return the rate at which a path delivered between two acknowledgements, 0 when they cannot tell.
+
+    Over the longer of the time it took to send and the time it took to acknowledge: acknowledgements that were held
+    up and came together do not make it too high (draft-ietf-ccwg-bbr §4.1).
+    """
+    took_s = max(last.at_s - first.at_s, last.sent_s - first.sent_s)
+    return 8 * (last.delivered_bytes - first.delivered_bytes) / took_s if took_s > 0 else 0.0
+
+
+class AckTrain:
+    """The rate that the latest acknowledgements show, over a window of time that moves with them.
+
+    The window is as long as `span_s` and holds at least MIN_POINTS acknowledgements.
+    """
+
+    __slots__ = ("_points", "span_s")
+
+    def __init__(self) -> None:
+        self.span_s = 0.001
+        self._points: deque[Point] = deque()
+
+    def clear(self) -> None:
+        """Begin anew: what comes next does not continue what came before."""
+        self._points.clear()
+
+    def add(self, point: Point) -> float:
+        """Take an acknowledgement; return the rate, 0 as long as the window is not full."""
+        points = self._points
+        points.append(point)
+        while len(points) > MIN_POINTS and point.at_s - points[1].at_s >= self.span_s:
+            points.popleft()
+        if len(points) < MIN_POINTS or point.at_s - points[0].at_s < self.span_s:
+            return 0.0
+        return rate_between(points[0], point)
+
+
+class FlightDispersion:
+    """The bottleneck's rate as the flights of a slow start show it: each arrives as a train, spread by the bottleneck.
+
+    Packet-train dispersion (Dovrolis, Ramanathan and Moore, "Packet-dispersion techniques and a capacity-estimation
+    methodology", IEEE/ACM ToN 2004). rate_bps is None until a flight was long enough.
+    """
+
+    __slots__ = ("_acks", "_first_bytes", "_first_s", "_last_s", "_longest_bytes", "rate_bps")
+
+    def __init__(self) -> None:
+        self.rate_bps: float | None = None
+        self._longest_bytes = 0
+        self._acks = 0
+        self._first_s = self._last_s = 0.0
+        self._first_bytes = 0
+
+    def add(self, now: float, delivered_bytes: int, *, min_rtt_s: float, mss_bytes: int) -> None:
+        """Take an acknowledgement; `delivered_bytes` in all."""
+        pause_s = max(min_rtt_s / 64, 8 * (self._last_s - self._first_s) / max(self._acks, 1))
+        if self._acks == 0 or now - self._last_s > pause_s:  # the first of another flight
+            self._first_s, self._first_bytes, self._acks = now, delivered_bytes, 0
+        self._acks += 1
+        self._last_s = now
+        train_bytes = delivered_bytes - self._first_bytes
+        # a flight of slow start is twice its predecessor: what is much shorter is a fragment, and says little
+        if now > self._first_s and train_bytes >= max(2 * MIN_POINTS * mss_bytes, self._longest_bytes / 2):
+            self._longest_bytes = max(self._longest_bytes, train_bytes)
+            self.rate_bps = 8 * train_bytes / (now - self._first_s)
+
+
+class QueueDelay:
+    """The queueing delay on a path: what round trips take beyond the least of the latest bursts.
+
+    srtt_s and rttvar_s are RFC 6298's; min_rtt_s the least round trip of this and the last few bursts; now_s the
+    queueing delay of the latest acknowledgements; low_s the least of this round (None before its first sample).
+    """
+
+    __slots__ = ("_burst_min_s", "_latest_s", "_old_minima_s", "low_s", "min_rtt_s", "now_s", "rttvar_s", "srtt_s")
+
+    def __init__(self) -> None:
+        self.srtt_s: float | None = None
+        self.rttvar_s = 0.0
+        self.min_rtt_s: float | None = None
+        self.now_s = 0.0
+        self.low_s: float | None = None
+        self._burst_min_s: float | None = None
+        self._old_minima_s: deque[float] = deque(maxlen=4)
+        self._latest_s: deque[float] = deque(maxlen=4)
+
+    def begin_burst(self) -> None:
+        """Forget what round trips were some bursts ago: the path may have become a longer one."""
+        if self._burst_min_s is not None:
+            self._old_minima_s.append(self._burst_min_s)
+            self.min_rtt_s = min(self._old_minima_s)
+            self._burst_min_s = None
+
+    def add(self, rtt_s: float) -> None:
+        """Take a round-trip sample."""
+        if self.srtt_s is None:
+            self.srtt_s, self.rttvar_s = rtt_s, rtt_s / 2
+        else:  # RFC 6298 §2.3
+            self.rttvar_s += (abs(self.srtt_s - rtt_s) - self.rttvar_s) / 4
+            self.srtt_s += (rtt_s - self.srtt_s) / 8
+        if self._burst_min_s is None or rtt_s < self._burst_min_s:
+            self._burst_min_s = rtt_s
+        if self.min_rtt_s is None or rtt_s < self.min_rtt_s:
+            self.min_rtt_s = rtt_s
+        # an acknowledgement that the receiver delayed looks like a queue: only what several show counts
+        self._latest_s.append(rtt_s - self.min_rtt_s)
+        self.now_s = min(self._latest_s)
+        if self.low_s is None or self.now_s < self.low_s:
+            self.low_s = self.now_s
+
+
+class RateProbe:
+    """A short while at a little more than the learned rate, and the verdict whether the path delivered it.
+
+    gain: by how much more, doubled while it is found, up to a half. next_s: when the next one may begin.
+    """
+
+    __slots__ = ("_first", "_from_s", "_last", "_to_s", "gain", "next_s")
+
+    FIRST_GAIN = 0.05
+    MAX_GAIN = 0.5
+
+    def __init__(self) -> None:
+        self.gain = self.FIRST_GAIN
+        self.next_s = 0.0
+        self._from_s = self._to_s = FOREVER
+        self._first: Point | None = None
+        self._last: Point | None = None
+
+    def start(self, now: float, length_s: float) -> None:
+        """Begin to probe."""
+        self._from_s, self._to_s = now, now + length_s
+        self._first = self._last = None
+        self.next_s = FOREVER
+
+    def cancel(self) -> None:
+        """End a probe without a verdict."""
+        self._from_s = self._to_s = FOREVER
+
+    def running(self, now: float) -> bool:
+        """Tell whether what is sent now belongs to the probe."""
+        return self._from_s <= now < self._to_s
+
+    def judge(self, point: Point, learned_bps: float, pause_s: float) -> float | None:
+        """Take an acknowledgement; at the probe's end return the rate that it found, None when there is no more.
+
+        What was delivered, from the first to the last acknowledgement of the probe, is compared with what was tried.
+        The next probe follows at once when all of it arrived, else after `pause_s`.
+        """
+        if point.sent_s < self._from_s:
+            return None
+        if point.sent_s <= self._to_s:
+            self._first = self._first or point
+            self._last = point
+            return None
+        self.cancel()
+        found_bps = rate_between(self._first, self._last) if self._first and self._last else 0.0
+        self.next_s = point.at_s + pause_s
+        share = (found_bps / learned_bps - 1) / self.gain
+        if share >= 0.7:
+            self.gain = min(2 * self.gain, self.MAX_GAIN)
+            self.next_s = point.at_s
+        else:
+            self.gain = self.FIRST_GAIN
+        return found_bps if share >= 0.5 else None
