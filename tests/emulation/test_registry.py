@@ -1,0 +1,44 @@
+"""Backends come in by their entry points, and what is wrong with one is said in a sentence."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from emulation.registry import GROUP, BackendRegistry, UnknownBackendError
+from emulation.simulator import SimulatorBackend
+
+
+def registry(**values: str) -> BackendRegistry:
+    return BackendRegistry({name: EntryPoint(name=name, value=value, group=GROUP) for name, value in values.items()})
+
+
+def test_the_simulator_comes_in_by_the_door_that_third_parties_use() -> None:
+    assert BackendRegistry.installed().resolve("sim") is SimulatorBackend
+    assert "sim" in BackendRegistry.installed().names()
+
+
+def test_names_are_sorted_and_nothing_is_imported_before_it_is_resolved() -> None:
+    made = registry(zeta="no_such_module:Backend", alpha="emulation.simulator:SimulatorBackend")
+    assert made.names() == ("alpha", "zeta")
+    assert made.resolve("alpha") is SimulatorBackend
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mars", r"^there is no backend 'mars'; there are absent, instance, missing, other$"),
+        ("missing", r"^backend 'missing' cannot be loaded: No module named 'no_such_module'$"),
+        ("absent", r"^backend 'absent' cannot be loaded: .*no attribute 'NoSuchBackend'$"),
+        ("instance", r"^backend 'instance' is not a Backend$"),
+        ("other", r"^backend 'other' is not a Backend$"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_one_sentence(name: str, message: str) -> None:
+    made = registry(
+        missing="no_such_module:Backend",
+        absent="emulation.simulator:NoSuchBackend",
+        instance="emulation.registry:GROUP",
+        other="emulation.clock:VirtualClock",
+    )
+    with pytest.raises(UnknownBackendError, match=message):
+        made.resolve(name)
