@@ -75,7 +75,10 @@ class FlightDispersion:
 
     def add(self, now: float, delivered_bytes: int, *, min_rtt_s: float, mss_bytes: int) -> None:
         """Take an acknowledgement; `delivered_bytes` in all."""
-        pause_s = max(min_rtt_s / 64, 8 * (self._last_s - self._first_s) / max(self._acks, 1))
+        if self._acks < MIN_POINTS:
+            pause_s = min_rtt_s / 4  # how close they follow one another is not known yet
+        else:
+            pause_s = max(min_rtt_s / 64, 8 * (self._last_s - self._first_s) / self._acks)
         if self._acks == 0 or now - self._last_s > pause_s:  # the first of another flight
             self._first_s, self._first_bytes, self._acks = now, delivered_bytes, 0
         self._acks += 1
