@@ -111,3 +111,45 @@ def test_expire_takes_what_was_sent_by_then_and_leaves_the_rest_in_flight() -> N
     assert rack.expire(2.0) == [packets[0], packets[2]]
     assert rack.oldest() is packets[3]
     assert list(rack.in_flight()) == [packets[3]]
+
+
+def test_of_a_repair_and_new_data_that_leave_together_the_one_sent_first_counts_as_sent_before() -> None:
+    """The RFC breaks the tie by offset, because a sender may not remember the order; this one does."""
+    rack = Rack()
+    first, _ = send(rack, 0, 0.0), send(rack, 1, 0.0)
+    new = send(rack, 2, 1.0)
+    resend(rack, first, 1.0)
+    deliver(rack, new, 1.0 + RTT_S)
+    assert first not in rack.detect(1.0 + RTT_S, 0.0)
+    deliver(rack, first, 1.0 + RTT_S)
+    later = send(rack, 3, 2.0)
+    resend(rack, later, 3.0)
+    assert rack.detect(9.0, 0.0) == []
+
+
+def test_an_original_that_arrives_after_its_repair_left_is_reordering_as_long_as_more_has_arrived() -> None:
+    rack = Rack()
+    first, second = send(rack, 0, 0.0), send(rack, 1, 0.001)
+    deliver(rack, second, 0.061)
+    resend(rack, first, 0.062)
+    deliver(rack, first, 0.064, ambiguous=True)
+    assert rack.reordering_seen
+    rack = Rack()
+    only = send(rack, 0, 0.0)
+    resend(rack, only, 0.5)
+    deliver(rack, only, 0.6, ambiguous=True)  # late, but nothing has overtaken it
+    assert not rack.reordering_seen
+
+
+def test_packets_marked_too_soon_go_back_to_their_places_in_the_order_of_sending() -> None:
+    rack = Rack()
+    packets = [send(rack, n, 0.01 * n) for n in range(5)]
+    for packet in (packets[1], packets[3]):
+        packet.lost = True
+    rack.detect(10.0, 0.0)
+    for packet in (packets[3], packets[1]):
+        packet.lost = False
+    rack.restore([packets[3], packets[1]])
+    assert list(dict.fromkeys(rack.in_flight())) == packets
+    deliver(rack, packets[4], 0.04 + RTT_S)
+    assert rack.detect(10.0, 0.0) == packets[:4]
