@@ -159,5 +159,6 @@ class Backend(ABC):
         """Run `spec` to its end and return what happened; a transport that fails makes a failed record.
 
         Raises UnsupportedError when this world cannot honour `spec`, RunFailedError when the world itself broke,
-        UnknownTransportError and ValueError for names and parameters that do not exist.
+        UnknownTransportError and ValueError for names and parameters that do not exist, or do not go together.
+        `emulation.testing.check_backend` checks what every world has to keep.
         """

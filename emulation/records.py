@@ -16,7 +16,7 @@ class FlowRecord:
     completion_s: from the first byte offered to the last delivered, at the receiver. wire_bytes: everything the flow
     put on the wire in this iteration, both directions, headers, acknowledgements and framing included.
     packets, repairs, probes, timeouts, spurious: `transports.base.Counters` of the sending end, this iteration's part;
-    rejected: of both ends.
+    rejected: of both ends. Of several trips, the last one's row has what was counted over the whole iteration.
     """
 
     job: str

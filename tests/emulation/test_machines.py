@@ -12,7 +12,7 @@ from emulation.base import RunSpec
 from emulation.records import RunRecord
 from emulation.streams import stream
 from runs import DELAY_S, background, job, plane, planes, run_spec, simulate
-from toys import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
+from toys import STEERED, STRIPER, ArqEndpoint, Frame, Governor, SteeredEndpoint
 from transports.base import Datagram, Endpoint, EndpointContext, Machine, ServiceContext, ServicePlacement
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
 from transports.registry import TransportSpec
@@ -87,6 +87,29 @@ def test_each_end_of_each_flow_draws_from_a_stream_of_its_own_keyed_by_seed_and_
     drawn.clear()
     simulate(run_spec(planes(plane()), job("toy"), seed=1), toy(make))
     assert set(drawn.values()).isdisjoint(alone.values())
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_what_arrives_is_what_was_sent_without_its_encapsulation_and_as_octets_if_so_asked(eager: bool) -> None:
+    sent: list[tuple[int, bytes]] = []
+    arrived: list[tuple[int, bytes]] = []
+    kinds: set[type] = set()
+
+    class Observed(ArqEndpoint):
+        def receive_datagram(self, datagram: Datagram, now: float) -> None:
+            arrived.append((datagram.wire_bytes, bytes(datagram.payload)))
+            kinds.add(type(datagram.payload))
+            super().receive_datagram(datagram, now)
+
+        def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
+            out = super().datagrams_to_send(now)
+            sent.extend((datagram.wire_bytes, bytes(datagram.payload)) for datagram in out)
+            return out
+
+    spec = run_spec(planes(plane(), overhead_bytes=50), job("toy", shard_bytes=5000), eager_encoding=eager)
+    assert simulate(spec, toy(Observed)).status == "ok"
+    assert sorted(arrived) == sorted(sent)
+    assert kinds == ({bytes} if eager else {Frame})
 
 
 # -- machines that misbehave ------------------------------------------------------------------------------------------

@@ -105,6 +105,13 @@ def test_links_jobs_and_flows_that_are_added_change_no_others_randomness(transpo
     assert [row for row in crowd.links if row.link == "plane0"] == list(alone.links)
 
 
+def test_the_two_directions_of_a_link_lose_different_packets() -> None:
+    record = simulate(run_spec(planes(plane(loss=Bernoulli(probability=0.02))), job(shard_bytes=200_000, iterations=4)))
+    repaired = [[row.repairs for row in record.flows if row.source == source] for source in ("west", "east")]
+    assert min(map(sum, repaired)) > 0
+    assert repaired[0] != repaired[1]
+
+
 def test_the_collector_is_as_it_was_before_the_run_however_it_ends() -> None:
     assert gc.isenabled()
     simulate(run_spec())
@@ -386,10 +393,11 @@ def test_a_capacity_step_is_exact_even_where_the_queue_is_full_when_its_iteratio
 def test_events_are_anchored_to_the_iterations_of_the_first_job() -> None:
     step = RateStep(at_s=0.0, rate_bps=RATE_BPS / 2, iteration=1)
     topology = planes(plane(events=(step,)), plane("plane1", events=(step,)))
-    others = job("reno", name="quick", paths=("plane1",), iterations=4, gap_s=0.1)
+    others = job("reno", name="quick", paths=("plane1",), iterations=4, gap_s=0.1, start_s=0.0)
     record = simulate(run_spec(topology, job("reno", gap_s=1.0), others))
     quick = [row.completion_s for row in iterations(record, "quick")]
-    assert len({round(took_s or 0, 9) for took_s in quick}) == 1  # over before the first job's second iteration
+    assert len({round(took_s or 0, 9) for took_s in quick[1:]}) == 1  # over before the first job's second iteration
+    assert max(took_s or 0 for took_s in quick) < DELAY_S + 1.5 * DATA_WIRE_BYTES * 8 / RATE_BPS
     slow = [row.completion_s or 0 for row in iterations(record)]
     assert slow[1] - slow[0] == pytest.approx(DATA_WIRE_BYTES * 8 / RATE_BPS)
 
