@@ -14,13 +14,16 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help compare check test lint types imports unit test-slow bench format clean
+.PHONY: help compare figures check test lint types imports unit test-slow bench format clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
 
 compare: $(VENV)/.installed ## run the main job on the bundled scenario (options in ARGS="…")
 	$(BIN)/bicoastal compare $(ARGS)
+
+figures: $(VENV)/.installed ## draw efficiency against loss for the bundled scenario (options in ARGS="…")
+	$(BIN)/python -m experiments.losses --out out/losses $(ARGS)
 
 check: lint types imports unit ## lint, types, import contracts and tests
 
