@@ -32,6 +32,15 @@ class Ack(NamedTuple):
     newest_sent_s: float | None = None
 
 
+def pacing_ahead_s(srtt_s: float) -> float:
+    """Return how far ahead of their departure paced packets are handed out, seconds.
+
+    Little enough that a repair never waits long behind them, and that a change of pace takes effect within a fraction
+    of a round trip.
+    """
+    return min(0.001, srtt_s / 16)
+
+
 class RepairTimeout(NamedTuple):
     """When a packet counts as lost for want of an acknowledgement.
 

@@ -6,7 +6,7 @@ the window after a loss is governed by PRR (RFC 9937), the timeout by RFC 6298.
 
 from typing import NamedTuple
 
-from transports.congestion.base import Ack, CongestionControl
+from transports.congestion.base import Ack, CongestionControl, pacing_ahead_s
 from transports.recovery.copies import RepairCopies
 from transports.recovery.delivery_rate import DeliveryRate
 from transports.recovery.prr import ProportionalRateReduction
@@ -15,9 +15,6 @@ from transports.recovery.ranges import Range
 from transports.recovery.rtt import RttEstimator
 from transports.recovery.scoreboard import Scoreboard
 from transports.recovery.undo import LossMarks
-
-PACING_AHEAD_S = 0.001
-"""How far ahead paced packets are handed out: little enough that a repair never waits long behind them."""
 
 SILENCE = 1.5
 """How many round trips without a single acknowledgement of a burst mean that the path, not a packet, is gone."""
@@ -423,13 +420,13 @@ class Sender:
             window = self._recovery_window
         window += self._probe_extra
         self._probe_extra = 0
-        pace, horizon = congestion.pacing_rate_bps, now + PACING_AHEAD_S
+        pace, ahead_s = congestion.pacing_rate_bps, pacing_ahead_s(self.rtt.srtt_s or 0.0)
         depart_at, fresh = now, 0
         while True:
             if pace is not None:
                 depart_at = max(now, self._next_departure_s)
-                if depart_at > horizon:
-                    self._pace_at = depart_at - PACING_AHEAD_S / 2
+                if depart_at > now + ahead_s:
+                    self._pace_at = depart_at - ahead_s / 2
                     break
             packet = board.next_lost()
             if packet is None:
