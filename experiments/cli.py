@@ -6,13 +6,16 @@ Exit codes: 0 done; 1 a run failed; 2 bad usage or input, in one sentence; 3 not
 
 import argparse
 import csv
+import io
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -34,6 +37,18 @@ DONE, FAILED, BAD_INPUT, UNSUPPORTED, INTERRUPTED = 0, 1, 2, 3, 130
 MAX_SEEDS = 100_000
 
 
+class OutputError(Exception):
+    """Stdout cannot be written; the message is one sentence."""
+
+
+class TerminatedError(BaseException):
+    """SIGTERM or SIGHUP has come: like KeyboardInterrupt, nothing but the outermost level stops it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence, and takes no shortened options: later ones would change their meaning."""
 
@@ -47,6 +62,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: the process's arguments) asks for, and return its exit code."""
+    if argv is None:
+        _prepare_process()
 
     def command() -> int:
         arguments = _parser().parse_args(argv)
@@ -66,6 +83,13 @@ def guarded(command: Callable[[], int]) -> int:
     except (ScenarioError, StoreError) as error:
         print(f"bicoastal: {error}", file=sys.stderr)
         return BAD_INPUT
+    except OutputError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # see below
+        print(f"bicoastal: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except TerminatedError as error:
+        print("bicoastal: terminated; what was finished is kept", file=sys.stderr)
+        return 128 + error.number
     except KeyboardInterrupt:
         print("bicoastal: interrupted; what was finished is kept", file=sys.stderr)
         return INTERRUPTED
@@ -74,6 +98,36 @@ def guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return code
+
+
+def _say(line: str) -> None:
+    """Print a line on stdout. Raises OutputError where that cannot be written, BrokenPipeError when nobody reads."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output cannot be written ({error.strerror})") from error
+
+
+def _prepare_process() -> None:
+    """Make stdout and the signals behave, whoever started the process."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # a closed stream's number must not fall to a file of ours
+        pass
+    os.close(number)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # print() would take the other one instead
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has no × shows a question mark
+    for wish in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(wish) == signal.SIG_DFL:  # nohup's is respected
+            signal.signal(wish, _terminate)
+
+
+def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: what follows is tidying up
+    raise TerminatedError(number)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -125,8 +179,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
     if not 1 <= arguments.seeds <= MAX_SEEDS:
         raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and {MAX_SEEDS}")
-    scenario = load_scenario(arguments.scenario, world.transports, _overrides(arguments))
-    transports = resolve_transports(arguments.transport or scenario.transports, world.transports, arguments.transport)
+    with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
+        scenario = load_scenario(arguments.scenario, world.transports, _overrides(arguments))
+        names = arguments.transport or scenario.transports
+        transports = resolve_transports(names, world.transports, arguments.transport)
     try:
         world.backends.resolve(arguments.backend)
     except UnknownBackendError as error:
@@ -142,12 +198,13 @@ def _compare(arguments: argparse.Namespace) -> int:
         comparison = compare(store, [task.key for task in tasks])
         files = [str(store.path), *_draw(store, comparison, world.transports, directory)]
     if arguments.json:
-        json.dump(to_document(comparison), sys.stdout, indent=2, allow_nan=False, ensure_ascii=False)
-        sys.stdout.write("\n")
+        _say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
     else:
         console = Console(highlight=False)
         notes = [_paths_note(scenario), f"written: {', '.join(files)}"]
-        console.print(to_table(comparison, width=console.width, notes=notes))
+        with console.capture() as captured:
+            console.print(to_table(comparison, width=console.width, notes=notes))
+        _say(captured.get().removesuffix("\n"))
     return _exit_code(comparison)
 
 
@@ -204,7 +261,7 @@ def _list(arguments: argparse.Namespace) -> int:
     rows = _LISTS[arguments.what]()
     width = max((len(name) for name, _ in rows), default=0)
     for name, description in rows:
-        print(f"{name:{width}}  {description}".rstrip())
+        _say(f"{name:{width}}  {description}".rstrip())
     return DONE
 
 
@@ -267,7 +324,7 @@ def _export(arguments: argparse.Namespace) -> int:
         for table in TABLES:
             columns, rows = store.dump(table)
             path = directory / f"{table}.csv"
-            unfinished = path.with_suffix(".csv.unfinished")
+            unfinished = path.with_suffix(f".csv.{os.getpid()}.unfinished")
             try:
                 with unfinished.open("w", encoding="utf-8", newline="") as file:
                     writer = csv.writer(file, lineterminator="\n")
@@ -278,7 +335,7 @@ def _export(arguments: argparse.Namespace) -> int:
                 raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
             finally:
                 unfinished.unlink(missing_ok=True)
-            print(path)
+            _say(str(path))
     return DONE
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 
-from experiments.reading import MAX_QUANTITY, ScenarioError, Table, close_matches, shown
+from experiments.reading import MAX_FILE_BYTES, MAX_QUANTITY, ScenarioError, Table, close_matches, shown
 from wan.loss import Bernoulli, Combined, GilbertElliott, Listed, LossSpec, NoLoss, Periodic, TailOfBurst, Trace
 from wan.schedule import LinkEvent, Outage, RateStep
 from wan.topology import MIN_MTU_BYTES, LinkSpec, Path, Site, Topology
@@ -210,10 +210,13 @@ def _read_trace(table: Table, directory: FilePath | None) -> LossSpec:
         if directory is None:
             table.fail(key, "a bundled scenario cannot name files")
         try:
-            text = (directory / text).read_text(encoding="utf-8")
+            with (directory / text).open(encoding="utf-8") as file:
+                text = file.read(MAX_FILE_BYTES + 1)
         except (OSError, ValueError) as error:
             raise ScenarioError(
                 f"{table.label(key)}: {shown(text)} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})"
             ) from error
+        if len(text) > MAX_FILE_BYTES:  # /dev/zero has no end
+            table.fail(key, "the file is larger than 1 MB")
     repeat, minimum = table.boolean("repeat", True), _min_wire_bytes(table)
     return table.adopt(lambda: Trace.from_text(text, repeat=repeat, min_wire_bytes=minimum), {"outcomes": key})

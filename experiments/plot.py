@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import is_color_like
 from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
@@ -44,15 +46,23 @@ class Look(NamedTuple):
     marker: str
 
 
+_PLAIN = Look("#666666", "o")
+
+
 def looks_of(names: Iterable[str], registry: Registry) -> dict[str, Look]:
-    """Return each transport's colour and marker: what its specification says, or another where that is taken."""
+    """Return each transport's colour and marker: what its specification says, or another where that is taken.
+
+    A colour or marker that matplotlib does not know is no reason to lose a picture; the plain one stands in for it.
+    """
     looks: dict[str, Look] = {}
     for name in names:
         spec = registry.resolve(name)
         colours, markers = ({look[part] for look in looks.values()} for part in (0, 1))
         # a third party's transports may all have the default look
-        colour = next((c for c in (spec.colour, *_SPARE_COLOURS) if c not in colours), spec.colour)
-        marker = next((m for m in (spec.marker, *_SPARE_MARKERS) if m not in markers), spec.marker)
+        own_colour = spec.colour if is_color_like(spec.colour) else _PLAIN.colour
+        own_marker = spec.marker if spec.marker in MarkerStyle.markers else _PLAIN.marker
+        colour = next((c for c in (own_colour, *_SPARE_COLOURS) if c not in colours), own_colour)
+        marker = next((m for m in (own_marker, *_SPARE_MARKERS) if m not in markers), own_marker)
         looks[name] = Look(colour, marker)
     return looks
 
@@ -72,7 +82,7 @@ def draw_comparison(store: Store, comparison: Comparison, registry: Registry, di
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    unfinished = path.with_suffix(".unfinished")
+    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")  # two runs may draw into one directory
     FigureCanvasAgg(figure)
     try:
         # no program version and no time in the file: the same results give the same bytes

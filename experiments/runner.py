@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -16,7 +17,7 @@ from emulation.base import RunFailedError, RunSpec, UnsupportedError
 from emulation.records import RunRecord
 from emulation.registry import BackendRegistry
 from experiments.scenario import Scenario
-from experiments.store import RunRow, RunStatus, Store, run_key
+from experiments.store import RunRow, RunStatus, Store, UnfitRecordError, run_key
 from transports.registry import Registry
 
 
@@ -52,6 +53,8 @@ class World:
     transports: Registry
 
 
+_MAX_REASON = 500
+
 Progress = Callable[[Task, Outcome], None]
 
 
@@ -82,25 +85,31 @@ def run_all(
     workers: processes at most; None for one per core, 0 to run in this process. After an interruption
     (KeyboardInterrupt passes through) the store holds what was finished, and no worker is left behind.
     """
-    for task, outcome in _outcomes(tasks, world, workers):
-        record = outcome.record
-        store.write(
-            RunRow(
-                key=task.key,
-                scenario=task.spec.name,
-                backend=task.backend,
-                transport=task.transport,
-                jobs=task.jobs,
-                seed=task.spec.seed,
-                scale=1.0 if record is None else record.scale,
-                status=outcome.status,
-                reason=outcome.reason,
-                array_note="" if record is None else record.array_note,
-            ),
-            record,
-        )
+    for task, found in _outcomes(tasks, world, workers):
+        outcome = found
+        try:
+            store.write(_row(task, outcome), outcome.record)
+        except UnfitRecordError as error:
+            outcome = Outcome(status="failed", reason=_sentence(error))
+            store.write(_row(task, outcome), None)
         if progress is not None:
             progress(task, outcome)
+
+
+def _row(task: Task, outcome: Outcome) -> RunRow:
+    record = outcome.record
+    return RunRow(
+        key=task.key,
+        scenario=task.spec.name,
+        backend=task.backend,
+        transport=task.transport,
+        jobs=task.jobs,
+        seed=task.spec.seed,
+        scale=1.0 if record is None else record.scale,
+        status=outcome.status,
+        reason=outcome.reason,
+        array_note="" if record is None else record.array_note,
+    )
 
 
 def run_task(task: Task, world: World) -> Outcome:
@@ -111,13 +120,21 @@ def run_task(task: Task, world: World) -> Outcome:
         return Outcome(status="unsupported", reason=_sentence(error))
     except RunFailedError as error:
         return Outcome(status="failed", reason=_sentence(error))
-    except Exception as error:  # a third party's transport or backend may raise anything, and the others go on
+    except BaseException as error:  # a third party's transport or backend may raise anything, and the others go on
+        if isinstance(error, KeyboardInterrupt) and parent_process() is None:
+            raise  # a person's Ctrl-C; workers get none
         return Outcome(status="failed", reason=f"{type(error).__name__}: {_sentence(error)}")
     return Outcome(status=record.status, reason=record.reason, record=record)
 
 
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split()) or "no reason was given"
+def _sentence(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as broken:  # a third party's __str__
+        text = f"its message cannot be read ({type(broken).__name__})"
+    # neither line breaks nor escape sequences reach the terminal
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+    return f"{text[: _MAX_REASON - 1]}…" if len(text) > _MAX_REASON else text or "no reason was given"
 
 
 def _outcomes(tasks: Sequence[Task], world: World, workers: int | None) -> Iterator[tuple[Task, Outcome]]:
@@ -145,14 +162,25 @@ def _in_pool(tasks: dict[int, Task], world: World, workers: int) -> Iterator[tup
     if not tasks:
         return
     with _pool(workers) as executor:
-        indices: dict[Future[Outcome], int] = {
-            executor.submit(run_task, task, world): index for index, task in tasks.items()
-        }
+        with _no_interrupts():  # submitting starts the workers
+            indices: dict[Future[Outcome], int] = {
+                executor.submit(run_task, task, world): index for index, task in tasks.items()
+            }
         pending = set(indices)
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=lambda item: indices[item]):
                 yield indices[future], future.result()
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Put Ctrl-C off until the block is left; processes started in it never get one, not even while they import."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -178,6 +206,8 @@ def _terminate(children: Iterable[BaseProcess]) -> None:
 
 def _start_worker() -> None:
     _keep_memory()
+    if sys.stderr is not None:
+        os.dup2(2, 1)  # what a third party's transport prints must not come between the parent's table or JSON
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what follows
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

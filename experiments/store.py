@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
@@ -31,6 +32,7 @@ FILE_NAME = "results.sqlite"
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x62_69_63_6F  # "bico"
 _BUSY_S = 30.0
+_MAX_INTEGER_BITS = 63
 
 RunStatus = Literal["ok", "degraded", "failed", "unsupported"]
 
@@ -51,6 +53,10 @@ R = TypeVar("R")
 
 class StoreError(Exception):
     """The store cannot be used; the message is one sentence that names the file."""
+
+
+class UnfitRecordError(ValueError):
+    """A record holds what no column can; the message begins with the record and its field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +170,7 @@ class Store:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application == 0 and version == 0 and tables == 0:
-            with self._transaction():
-                for statement in _schema():
-                    self._db.execute(statement)
+            self._create()
         elif application != _APPLICATION_ID:
             raise StoreError(f"{self.path}: is a database, but not one of bicoastal's")
         elif version != SCHEMA_VERSION:
@@ -174,6 +178,14 @@ class Store:
                 f"{self.path}: has layout {version}, this program reads and writes layout {SCHEMA_VERSION}; "
                 "take another --out"
             )
+
+    def _create(self) -> None:
+        with self._transaction():
+            # Looked at again behind the lock: another run may have begun in this directory at the same moment.
+            (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if not tables:
+                for statement in _schema():
+                    self._db.execute(statement)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -196,7 +208,11 @@ class Store:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, run: RunRow, record: RunRecord | None) -> None:
-        """Write one run in one transaction, in the place of what stood under its key."""
+        """Write one run in one transaction, in the place of what stood under its key.
+
+        Raises UnfitRecordError, and changes nothing, when a value is not of its field's type: much of a record is
+        what a third party's transport has said.
+        """
         with self._faults(), self._transaction():
             self._db.execute("DELETE FROM runs WHERE key = ?", (run.key,))
             self._insert("runs", [_values(replace(run, jobs=json.dumps(run.jobs)))])  # type: ignore[arg-type]
@@ -277,7 +293,25 @@ class Store:
 
 
 def _values(row: Any) -> tuple[Any, ...]:
-    return tuple(getattr(row, f.name) for f in fields(row))
+    values = []
+    for name, kinds in _kinds(type(row)):  # type: ignore[arg-type]  # a class is hashable; mypy doubts it of type[Any]
+        value = getattr(row, name)
+        if not isinstance(value, kinds) or (type(value) is int and value.bit_length() > _MAX_INTEGER_BITS):
+            raise UnfitRecordError(f"{type(row).__name__}.{name}: {value!r:.60} cannot be kept")
+        # a lone surrogate has no place in UTF-8
+        values.append(value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value)
+    return tuple(values)
+
+
+@cache
+def _kinds(record: type[Any]) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    hints = get_type_hints(record)
+    return tuple((f.name, _column_kinds(hints[f.name])) for f in fields(record))
+
+
+def _column_kinds(hint: Any) -> tuple[type, ...]:
+    kinds = {part if isinstance(part, type) else str for part in get_args(hint) or (hint,)}  # else: a Literal's texts
+    return (*kinds, int) if float in kinds else tuple(kinds)
 
 
 def _why(error: Exception) -> str:

@@ -62,7 +62,21 @@ TRANSPORTS = Registry(
         transport("reno", "#0072b2", "o"),
         transport("cubic", "#d55e00", "s"),
         transport("adaptive", "#009e73", "^"),
-        *(transport(name) for name in ("broken", "unfit", "crashing", "dying", "waiting", "lost")),
+        *(
+            transport(name)
+            for name in (
+                "broken",
+                "unfit",
+                "crashing",
+                "dying",
+                "waiting",
+                "lost",
+                "leaving",
+                "stopping",
+                "mute",
+                "odd",
+            )
+        ),
     ]
 )
 
@@ -188,6 +202,13 @@ def record(spec: RunSpec, completions_s: Sequence[float | None], **changes: obje
 _PACE = {"reno": 6.0, "cubic": 4.0, "adaptive": 1.2}
 
 
+class MuteError(Exception):
+    """An error whose message is one more."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
 class PlainBackend(Backend):
     """A world in which the transport's name decides what happens; seeds and iterations make it vary a little."""
 
@@ -204,6 +225,14 @@ class PlainBackend(Backend):
                 raise RunFailedError("the link's RTT is off by 3 ms")
             case "crashing":
                 raise ZeroDivisionError("float division\nby zero")
+            case "leaving":
+                raise SystemExit(0)
+            case "stopping":
+                raise KeyboardInterrupt
+            case "mute":
+                raise MuteError
+            case "odd":
+                return record(spec, [BOUND_S], notices=(NoticeRecord(source="x", at_s=0.0, kind="k", detail=7),))  # type: ignore[arg-type]
             case "dying":
                 os._exit(9)
             case "waiting":

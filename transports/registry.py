@@ -170,6 +170,10 @@ class Registry:
             spec = entry.load()
         except (ImportError, AttributeError) as error:
             raise UnknownTransportError(f"transport {name!r} cannot be loaded: {error}") from error
+        except (Exception, SystemExit) as error:  # a third party's module runs whatever it likes when it is imported
+            raise UnknownTransportError(
+                f"transport {name!r} cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(spec, TransportSpec):
             raise UnknownTransportError(f"transport {name!r} is not a TransportSpec")
         return spec

@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -206,3 +207,72 @@ def test_the_sweep_over_losses_draws_its_figure(capsys, tmp_path):
 def test_a_loss_that_is_none_gets_one_sentence(given, sentence, capsys):
     assert losses.main(["--backend", "plain", "--losses", given]) == 2
     assert capsys.readouterr().err == f"bicoastal: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("raise RuntimeError('boom')", "RuntimeError: boom"),
+        ("def x(:", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+    ],
+)
+def test_a_module_that_raises_when_imported_gets_one_sentence(module, said, capsys, tmp_path, monkeypatch):
+    (tmp_path / "bad_module.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert compare("--transport", "bad_module:SPEC") == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"bicoastal: --transport: transport 'bad_module:SPEC' cannot be loaded: {said}")
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
+def test_what_a_transport_prints_stays_out_of_the_document(capsys, tmp_path, monkeypatch):
+    (tmp_path / "chatty.py").write_text("from worlds import ELSEWHERE\nprint('hello')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert compare("--transport", "chatty:ELSEWHERE", "--iterations", "2", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["transports"][0]["n"] == 2
+    sys.modules.pop("chatty")
+
+
+def as_process(command, **environment):
+    """Run a command of this interpreter's by the shell, whose redirections close and fill streams."""
+    return subprocess.run(
+        ["/bin/sh", "-c", command.replace("bicoastal", f"{sys.executable} -m experiments.cli")],
+        capture_output=True,
+        cwd=ROOT,
+        timeout=50,
+        check=False,
+        env=environment,
+    )
+
+
+def test_stdout_that_is_full_gets_one_sentence():
+    ended = as_process("bicoastal list scenarios >/dev/full")
+    sentence = b"bicoastal: standard output cannot be written (No space left on device)\n"
+    assert (ended.stderr, ended.returncode) == (sentence, 2)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_trouble(closed):
+    ended = as_process(f"bicoastal list deployments {closed}")
+    assert (ended.stderr, ended.returncode) == (b"", 0)
+
+
+def test_a_terminal_without_unicode_shows_question_marks():
+    ended = as_process("bicoastal compare --help", PYTHONIOENCODING="ascii")
+    assert (ended.stderr, ended.returncode) == (b"", 0)
+    assert b"adaptive.KEY=?" in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_run_keeps_what_is_finished_and_says_so(number, tmp_path):
+    command = ["compare", "lossless", "--transport", "reno", "--iterations", "100000", "--out", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "experiments.cli", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (tmp_path / "results.sqlite").exists():
+            assert process.poll() is None
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=50)
+    assert errors == "bicoastal: terminated; what was finished is kept\n"
+    assert process.returncode == 128 + number

@@ -10,7 +10,7 @@ from experiments.plot import LOSS, OVERVIEW, SERIES, draw_comparison, draw_effic
 from experiments.runner import plan, run_all
 from experiments.scenario import load_scenario
 from experiments.store import Store, StoreError
-from worlds import TRANSPORTS, WORLD
+from worlds import TRANSPORTS, WORLD, transport
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
 
@@ -90,3 +90,8 @@ def test_efficiency_is_drawn_over_loss(tmp_path):
     assert colours(path) >= {"#0072b2", "#009e73"}
     with pytest.raises(ValueError, match=r"^groups: "):
         draw_efficiency_against_loss([], TRANSPORTS, tmp_path)
+
+
+def test_a_look_that_cannot_be_drawn_gives_way_to_the_plain_one():
+    registry = TRANSPORTS.with_specs(transport("gaudy", "no such colour", "??"))
+    assert looks_of(["reno", "gaudy"], registry)["gaudy"] == ("#666666", "D")

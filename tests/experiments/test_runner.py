@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 from multiprocessing import active_children
@@ -5,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runner import plan, run_all
+from experiments.runner import _no_interrupts, _sentence, plan, run_all
 from experiments.scenario import load_scenario
 from experiments.store import FILE_NAME, Store
 from worlds import TRANSPORTS, WORLD
@@ -114,3 +115,37 @@ def test_no_tasks_are_no_trouble(tmp_path, workers):
     with Store(tmp_path) as store:
         run_all([], store, WORLD, workers=workers)
         assert store.runs() == []
+
+
+def test_no_exception_of_a_transport_ends_the_comparison(tmp_path):
+    planned = tasks("leaving", "stopping", "mute", "odd", "reno")
+    with Store(tmp_path) as store:
+        run_all(planned, store, WORLD, workers=2)
+        runs = store.runs([task.key for task in planned])
+        assert store.notices(planned[3].key) == []
+    assert [(run.status, run.reason) for run in runs] == [
+        ("failed", "SystemExit: 0"),
+        ("failed", "KeyboardInterrupt: no reason was given"),
+        ("failed", "MuteError: its message cannot be read (RuntimeError)"),
+        ("failed", "NoticeRecord.detail: 7 cannot be kept"),
+        ("ok", ""),
+    ]
+
+
+def test_an_interruption_in_this_process_is_a_person_s(tmp_path):
+    with Store(tmp_path) as store, pytest.raises(KeyboardInterrupt):
+        run_all(tasks("stopping"), store, WORLD, workers=0)
+
+
+def test_workers_cannot_be_interrupted_even_while_they_start():
+    with _no_interrupts():
+        shown = subprocess.check_output(["/bin/grep", "SigBlk", "/proc/self/status"], text=True)
+    assert int(shown.split()[1], 16) & (1 << (signal.SIGINT - 1))
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("\x1b[31mred\x00", "\\x1b[31mred\\x00"), ("x" * 9999, "x" * 499 + "…"), ("\udcff", "\\udcff")]
+)
+def test_a_reason_is_short_and_harmless_to_a_terminal(said, told):
+    assert _sentence(ValueError(said)) == told

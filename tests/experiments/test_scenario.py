@@ -457,7 +457,7 @@ MALFORMED = {
         "[allreduce]",
         '[[jobs]]\nshard = "1 MB"\n[[jobs]]\ntransport = "renno"',
         "jobs[1].transport: there is no transport 'renno'; did you mean 'reno'? there are adaptive, broken, crashing, "
-        "cubic, dying, lost, reno, unfit, waiting",
+        "cubic, dying, leaving, lost, mute, odd, reno, stopping, unfit, waiting",
     ),
     "background from a place to itself": (
         "[transports]",
@@ -473,7 +473,7 @@ MALFORMED = {
         '"adaptive"]',
         '"adaptiv"]',
         "transports.default[1]: there is no transport 'adaptiv'; did you mean 'adaptive'? there are adaptive, broken, "
-        "crashing, cubic, dying, lost, reno, unfit, waiting",
+        "crashing, cubic, dying, leaving, lost, mute, odd, reno, stopping, unfit, waiting",
     ),
     "transport twice": ('"adaptive"]', '"reno"]', "transports.default[1]: 'reno' stands there twice"),
     "number as a transport": ('"adaptive"]', "7]", "transports.default[1]: 7 is not a name"),
@@ -585,3 +585,10 @@ def test_the_list_of_keys_is_a_scenario():
     assert scenario.topology.links["plane3"].events == (Outage(at_s=0.01, duration_s=0.5, iteration=3),)
     assert scenario.background[0].message_bytes == 10**9
     assert scenario.parameters == {"adaptive": (("headroom", 0.02),)}
+
+
+def test_a_trace_without_end_is_refused(tmp_path):
+    path = tmp_path / "coast.toml"
+    path.write_text(GOOD.replace("loss = 1e-4", 'loss = { model = "trace", file = "/dev/zero" }'))
+    with pytest.raises(ScenarioError, match=re.escape("loss.file: the file is larger than 1 MB")):
+        load_scenario(str(path), TRANSPORTS)

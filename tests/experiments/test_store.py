@@ -1,10 +1,12 @@
+import re
 import sqlite3
 from dataclasses import replace
 
 import pytest
 
+from emulation.records import NoticeRecord
 from experiments.scenario import load_scenario
-from experiments.store import FILE_NAME, TABLES, RunRow, Store, StoreError, run_key
+from experiments.store import FILE_NAME, TABLES, RunRow, Store, StoreError, UnfitRecordError, run_key
 from worlds import TRANSPORTS, record
 
 SPEC = load_scenario("coast-to-coast", TRANSPORTS).run_spec("reno", seed=3)
@@ -168,3 +170,33 @@ def test_a_dump_has_a_column_for_each_field(tmp_path):
         assert dict(zip(columns, values, strict=True))["completion_s"] == 0.1
         with pytest.raises(ValueError, match=r"^table: 'x; DROP TABLE runs' is not one of runs, iterations, "):
             store.dump("x; DROP TABLE runs")
+
+
+def test_two_that_open_a_new_directory_at_once_both_get_the_store(tmp_path, monkeypatch):
+    create = Store._create
+
+    def late(self):
+        monkeypatch.setattr(Store, "_create", create)
+        Store(tmp_path).close()  # another process, between this one's look and its lock
+        create(self)
+
+    monkeypatch.setattr(Store, "_create", late)
+    with Store(tmp_path) as store:
+        assert store.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"detail": {}}, "NoticeRecord.detail: {} cannot be kept"),
+        ({"at_s": "soon"}, "NoticeRecord.at_s: 'soon' cannot be kept"),
+        ({"kind": 2**70}, "NoticeRecord.kind: 1180591620717411303424 cannot be kept"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_and_what_stood_there_stays(tmp_path, change, sentence):
+    good = NoticeRecord(source="x", at_s=0.0, kind="k", detail="\udcff")
+    with Store(tmp_path) as store:
+        store.write(row(), record(SPEC, [0.1], notices=(good,)))
+        with pytest.raises(UnfitRecordError, match=re.escape(sentence)):
+            store.write(row(), record(SPEC, [0.1], notices=(replace(good, **change),)))
+        assert [notice.detail for notice in store.notices(row().key)] == ["\\udcff"]
