@@ -319,12 +319,12 @@ class TcpEndpoint(Endpoint):
         elif self._state is State.SYN_SENT:
             if flags & SYN and flags & ACK:
                 self._take_syn(segment)
-                self._establish(segment, now, scaled=False)
+                self._establish(segment, now)
                 self.receiver.ack_now = True
         elif flags & SYN:
             self._handshake_at = now  # our SYN-ACK was lost: send it again (RFC 9293 §3.10.7.4)
         elif flags & ACK and segment.acknowledgement == (self._iss + 1) & MASK:  # nothing but the SYN-ACK is sent
-            self._establish(segment, now, scaled=True)
+            self._establish(segment, now)
             self._established(segment, now)
 
     def _take_syn(self, segment: Segment) -> None:
@@ -335,12 +335,13 @@ class TcpEndpoint(Endpoint):
         peer_mss = max((segment.mss or 536) - TIMESTAMPS_BYTES, 1)
         self.sender.mss_bytes = min(self.sender.mss_bytes, peer_mss)
 
-    def _establish(self, segment: Segment, now: float, *, scaled: bool) -> None:
+    def _establish(self, segment: Segment, now: float) -> None:
         self._state = State.ESTABLISHED
         self._handshake_at = INFINITY
         if self._handshake_tries == 1:
             self._rtt.sample(now - self._handshake_sent_s, now)
-        self.sender.window_edge = segment.window << (self._peer_scale if scaled else 0)
+        if segment.flags & SYN:
+            self.sender.window_edge = segment.window  # never scaled on a SYN (RFC 7323 §2.2)
         self._events.append(Connected())
         if self._stream.end:
             self.sender.offer(self._stream.end, now)

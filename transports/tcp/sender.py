@@ -81,7 +81,7 @@ class Sender:
         self._rto_at = self._probe_at = self._expiry_at = self._pace_at = INFINITY
         self._probe_stop: int | None = None  # TLP.end_seq
         self._probe_is_repair = False
-        self._mended_stop: int | None = None  # of the last probe, as long as its answer can be taken back
+        self._probed = SentPacket(0, 0)  # what the last probe repeated
         self._probe_extra = 0  # what a probe may exceed the window by
         self._backoffs = 0
         self._expiries = 0
@@ -95,7 +95,7 @@ class Sender:
             if self._last_sent_s > -INFINITY:
                 idle_s = now - self._last_sent_s
                 self.congestion.restart_after_idle(now, idle_s, self.rtt.rto_s, policy=self._after_idle)
-                self._mended_stop = None
+                self._marks.clear()
             self.congestion.on_burst(now, end - self.end)
             self._next_departure_s = now
         self.end = end
@@ -227,17 +227,18 @@ class Sender:
         self._rack.duplicate_reported(self.board.una, self.next_offset)
         if self._probe_is_repair and stop == self._probe_stop:
             self._probe_stop = None  # the probe's original had arrived (RFC 8985 §7.4.2)
-        elif stop == self._mended_stop:
-            self._mended_stop = None
-            self.congestion.undo()
         self._disprove(start, once=True)
 
     def _disprove(self, start: int, *, once: bool = False) -> None:
-        """A packet was not lost after all. Once that is so for all of an episode, the episode is taken back."""
-        if self._marks.disprove(start, once=once) and self._in_recovery:
+        """A packet was not lost after all. Once that is so for all of an episode, the episode is taken back.
+
+        Also when it is over: the DSACK of a repair comes after the acknowledgement of all that was sent before it.
+        """
+        if self._marks.disprove(start, once=once):
             self._undo()
 
     def _undo(self) -> None:
+        self._marks.clear()
         self.congestion.undo()
         self._rack.restore(self.board.restore())
         self._leave_episode()
@@ -258,7 +259,7 @@ class Sender:
     def _take_lost(self, lost: list[SentPacket], now: float, delivered: int = 0) -> int:
         before = self.board.in_flight
         size = self.board.lose(lost)
-        self._marks.add(lost)
+        self._mark(lost)
         self.congestion.on_loss(now, size, before, lost[-1].sent_s)
         if not self._in_recovery:
             self._begin_recovery(now, before + delivered)
@@ -267,7 +268,6 @@ class Sender:
     def _begin_recovery(self, now: float, in_flight: int) -> None:
         """Enter fast recovery. in_flight: before the acknowledgement that shows the loss."""
         self._in_recovery = True
-        self._mended_stop = None
         self._recovery_stop = self.next_offset
         self.congestion.on_congestion(now, self._flight(in_flight))
         self._prr.on_enter(in_flight_bytes=in_flight, ssthresh_bytes=self.congestion.ssthresh_bytes)
@@ -280,9 +280,13 @@ class Sender:
         self._leave_episode()
         self._rack.recovery_ended()
 
+    def _mark(self, lost: list[SentPacket]) -> None:
+        if not self._in_recovery:
+            self._marks.clear()  # those of an episode before
+        self._marks.add(lost)
+
     def _leave_episode(self) -> None:
         self._in_recovery = self._in_timeout = False
-        self._marks.clear()
         self._round_flight = self._last_flight = self.board.in_flight
 
     def _flight(self, in_flight: int) -> int:
@@ -312,11 +316,11 @@ class Sender:
         before = self.board.in_flight
         lost = self._rack.expire(INFINITY)
         self.board.lose(lost)
-        self._marks.add(lost)
+        self._mark(lost)
         self.congestion.on_timeout(now, self._flight(before), first=not self._in_timeout)
         self._in_recovery = self._in_timeout = True
         self._recovery_stop = self.next_offset
-        self._probe_stop = self._mended_stop = None
+        self._probe_stop = None
         self._probe_at = self._expiry_at = INFINITY
         self._next_departure_s = now
 
@@ -357,7 +361,7 @@ class Sender:
         fresh = self._fresh_bytes()
         self._probe_is_repair = not fresh
         if self._probe_is_repair:
-            packet = self.board.last()
+            packet = self._probed = self.board.last()
             if not packet.lost and not packet.done:
                 packet.lost = True
                 self.board.lose([packet])
@@ -369,14 +373,14 @@ class Sender:
         So the probe mended a loss, and that is congestion. RFC 8985 §7.4.2 waits for one more ACK, lest the original be
         behind the probe; between bursts that is long, so the answer comes now, and a DSACK takes it back.
         """
-        stop, self._probe_stop = self._probe_stop, None
+        self._probe_stop = None
         if self._probe_is_repair and not self._in_recovery:
+            self._mark([self._probed])
             in_flight = self.board.in_flight + self.mss_bytes
             self.congestion.on_loss(now, self.mss_bytes, in_flight, now)
             self.congestion.on_congestion(now, self._flight(in_flight))
             self.congestion.on_recovery_end(now)
             self._leave_episode()
-            self._mended_stop = stop
 
     def _expire(self, now: float) -> None:
         """Take as lost what has gone unacknowledged for longer than the algorithm's repair timeout.

@@ -153,3 +153,12 @@ def test_packets_marked_too_soon_go_back_to_their_places_in_the_order_of_sending
     assert list(dict.fromkeys(rack.in_flight())) == packets
     deliver(rack, packets[4], 0.04 + RTT_S)
     assert rack.detect(10.0, 0.0) == packets[:4]
+
+
+def test_a_packet_that_comes_late_does_not_set_the_clock_back() -> None:
+    rack = Rack()
+    packets = [send(rack, n, 0.001 * n) for n in range(4)]
+    deliver(rack, packets[3], 0.003 + RTT_S)
+    deliver(rack, packets[0], 0.003 + RTT_S)
+    assert rack.newest_sent_s == 0.003
+    assert rack.detect(0.1, 0.0) == packets[1:3]

@@ -203,8 +203,10 @@ def test_the_handshake_gives_the_first_rtt_sample_unless_it_had_to_be_repeated()
     for role in ROLES:
         assert pair.ends[role].sample(pair.now).srtt_s == pytest.approx(RTT_S)
     pair = Pair(lose=lambda packet: packet.number == 0)
-    pair.run(until=2.0)
-    assert pair.client.sample(pair.now).srtt_s is None  # Karn's rule: RFC 6298 §3
+    pair.run()
+    assert len(connections(pair)) == 2
+    for role in ROLES:
+        assert pair.ends[role].sample(pair.now).srtt_s is None  # Karn's rule: RFC 6298 §3
 
 
 # -- sequence numbers and timestamps -----------------------------------------------------------------------------------
@@ -513,6 +515,26 @@ def test_data_going_the_other_way_carries_the_acknowledgement() -> None:
     assert answer.segment.acknowledgement == pair.iss[CLIENT] + 1 + MSS
     pair.run(until=pair.now + 0.040)
     assert pair.acks(since_s=begin_s) == []
+
+
+def test_where_data_may_go_it_carries_the_acknowledgement_that_is_due() -> None:
+    pair = Pair().connect()
+    pair.send(whole_segments(50), SERVER)
+    answers = pair.inject(SERVER, pair.forge(CLIENT, ACK, ack=2 * MSS, payload=filler(MSS)))
+    assert len(answers) >= 2
+    assert all(packet.data is not None for packet in answers)
+    assert {packet.segment.acknowledgement for packet in answers} == {pair.iss[CLIENT] + 1 + MSS}
+
+
+def test_sack_blocks_go_at_once_and_alone_even_where_data_is_waiting() -> None:
+    pair = Pair().connect()
+    pair.send(whole_segments(50), SERVER)
+    hole = pair.forge(CLIENT, ACK, offset=MSS, ack=2 * MSS, payload=filler(MSS))
+    alone, *data = pair.inject(SERVER, hole)
+    base = pair.iss[CLIENT] + 1
+    assert (alone.data, alone.segment.sack_blocks) == (None, ((base + MSS, base + 2 * MSS),))
+    assert len(data) >= 2
+    assert all(packet.segment.sack_blocks == () for packet in data)
 
 
 def test_with_ack_every_1_there_is_one_acknowledgement_per_segment() -> None:

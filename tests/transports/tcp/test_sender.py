@@ -112,6 +112,15 @@ def test_a_window_that_the_application_does_not_fill_does_not_grow() -> None:
         pair.send(segments(3), message_id=number)
         pair.run(until=pair.now + 2 * RTT_S)
     assert pair.window() == 10
+    pair = Pair(after_idle="keep", ack_every=1).connect()
+    pair.send(segments(200))
+    pair.run()
+    window = pair.window()
+    assert window > 100
+    for number in range(20):
+        pair.send(segments(3), message_id=2 + number)
+        pair.run(until=pair.now + 2 * RTT_S)
+    assert pair.window() == window
 
 
 @pytest.mark.parametrize(("policy", "share"), [("keep", 1.0), ("decay", None), ("restart", None)])
@@ -167,6 +176,16 @@ def test_a_loss_within_a_burst_is_repaired_upon_the_third_segment_beyond_it(rate
     assert transmissions(pair, 40)[1:] == [third.arrives_s]  # RFC 8985 §6.2: no reordering seen, three SACKed
     assert pair.client.counters().timeouts == pair.client.counters().probes == pair.client.counters().spurious == 0
     assert len(pair.received()) == 1
+
+
+def test_a_repaired_loss_is_no_sign_of_reordering_so_the_next_one_is_not_waited_for_either() -> None:
+    pair = Pair(lose=lambda packet: packet.role == CLIENT and packet.data in (40, 400), rate_bps=RATE_BPS).connect()
+    pair.send(segments(800))
+    pair.run()
+    repairs = pair.repairs()
+    assert len(repairs) == 2
+    beyond = [ack for ack in pair.acks(since_s=repairs[0].at_s + 2 * RTT_S) if sacked_segments(pair, ack) >= 3]
+    assert repairs[1].at_s == beyond[0].arrives_s
 
 
 def test_with_less_than_three_segments_beyond_it_a_quarter_of_the_rtt_is_waited() -> None:
@@ -495,19 +514,20 @@ def test_an_outage_of_both_directions_is_survived() -> None:
 # -- what turns out to have been needless ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("spike_s", "timeouts"), [(0.7, 1), (1.3, 2), (2.2, 3)])
 @pytest.mark.parametrize("congestion", ["reno", "cubic"])
-def test_a_delay_spike_costs_one_repair_and_no_window(congestion: str) -> None:
+def test_a_delay_spike_costs_a_repair_per_timeout_and_no_window(congestion: str, spike_s: float, timeouts: int) -> None:
     """RFC 3522 and RFC 4015: the first acknowledgement echoes a time before the repair, so nothing was lost."""
     pair = Pair(congestion, rate_bps=RATE_BPS).connect()
     pair.send(segments(800))
     pair.run(until=pair.now + 3.5 * RTT_S)
     window = pair.window()
-    resumes_s = pair.now + 0.7
+    resumes_s = pair.now + spike_s
     pair.late = lambda packet: max(0.0, resumes_s - packet.at_s) if packet.role == SERVER else 0.0
     pair.run()
     counters = pair.client.counters()
-    assert counters.timeouts == 1
-    assert counters.repairs == 1
+    assert counters.timeouts == timeouts
+    assert counters.repairs == timeouts
     assert pair.window() >= window
     assert pair.client.sender.congestion.ssthresh_bytes >= window * MSS
     assert len(pair.received()) == 1
@@ -532,6 +552,21 @@ def test_a_repair_that_reordering_provoked_is_taken_back_with_its_episode() -> N
     assert pair.client.counters().spurious == 1
     assert pair.client.sender.congestion.ssthresh_bytes == float("inf")
     assert pair.window() > 200
+
+
+def test_where_echoes_cannot_tell_dsacks_do_though_the_episode_is_over() -> None:
+    """The second of two late packets is SACKed, and a SACK has no echo; the DSACK of its repair ends the doubt."""
+    pair = Pair(
+        rate_bps=RATE_BPS,
+        late=lambda packet: {60: 0.004, 62: 0.003}.get(packet.data or 0, 0.0) if packet.role == CLIENT else 0.0,
+        ack_every=1,
+        quick_acks=0,
+    ).connect()
+    pair.send(segments(400))
+    pair.run()
+    assert {packet.start // MSS for packet in pair.repairs()} == {60, 62}
+    assert pair.client.counters().spurious == 2
+    assert pair.client.sender.congestion.ssthresh_bytes == float("inf")
 
 
 def test_a_needless_repair_does_not_excuse_a_true_loss_beside_it() -> None:
