@@ -1,0 +1,223 @@
+"""The sender's side of the control protocol: asks for rates, keeps them while they hold, and falls back when they end.
+
+An agent that hears nothing keeps its rates until the grant expires and then its safe share, which the controller keeps
+free for it. So whatever the controller does meanwhile, the network is not promised twice.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from transports.b4.messages import AgentState, Grant, MalformedMessageError, PathReport, Share, decode, wire_bytes
+from transports.base import Datagram, Encodable, Rng
+from transports.events import Notice
+
+CONTROLLER = -1  # the path to the first service
+FOREVER = float("inf")
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.25, 4.0
+REFRESH_SHARE = 1 / 3  # of the lease: two refreshes may be lost before it ends
+
+
+class Agent:
+    """What speaks for a flow.
+
+    path_names: in the order of the endpoint's paths. deadlines_s: for a burst from its announcement, None for as soon
+    as possible. initial_bps: per path, while no controller has ever answered. patience_s: for so long the connection
+    waits for its first grant. idle_hold_s: for so long after the last burst it still asks for its rates.
+
+    shares: what may be sent now. changed: they are new. ready: there is a grant, or no hope of one soon.
+    """
+
+    def __init__(
+        self,
+        *,
+        flow: str,
+        path_names: Sequence[str],
+        deadline_s: float | None,
+        initial_bps: float,
+        patience_s: float,
+        idle_hold_s: float,
+        rng: Rng,
+    ) -> None:
+        self._flow = flow
+        self._names = tuple(path_names)
+        self._up = [True] * len(self._names)
+        self._deadline_s = deadline_s
+        self._patience_s = patience_s
+        self._idle_hold_s = idle_hold_s
+        self._instance = rng.getrandbits(64)
+        self._sequence = 0
+        self._asked = 0  # the last of ours that wants an answer
+        self._reason = ""  # why a message is to be sent; empty for none
+        self._sent_at = 0.0
+        self._retry_at = FOREVER
+        self._retries = 0
+        self._epoch = self._granted = 0
+        self._lease_s = 0.0
+        self._expires_at = FOREVER
+        self._refresh_at = FOREVER
+        self._patience_at = FOREVER
+        self._active_at = 0.0  # when there was last something to send or to receive
+        self._received_at: float | None = None
+        self._demand_bytes = 0
+        self._due_at: float | None = None
+        self._fallen_back = False
+        initial = Share(
+            forward_bps=initial_bps,
+            back_bps=initial_bps,
+            safe_bps=initial_bps,
+            safe_back_bps=initial_bps,
+            overhead_bytes=0,
+        )
+        self.shares: tuple[Share, ...] = (initial,) * len(self._names)
+        self.changed = False
+        self.ready = False
+        self.notices: deque[Notice] = deque()
+
+    # -- what the endpoint tells --------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        """The flow begins."""
+        self._active_at = now
+        self._patience_at = now + self._patience_s
+        self._say("announce")
+
+    @property
+    def demanding(self) -> bool:
+        """Whether a burst has been announced and is not over."""
+        return self._demand_bytes > 0
+
+    def demand(self, demand_bytes: int, now: float) -> None:
+        """A burst begins, or grows, with so much to send; or it is over, with 0."""
+        if demand_bytes and not self._demand_bytes and self._deadline_s is not None:
+            self._due_at = now + self._deadline_s
+        self._demand_bytes = demand_bytes
+        self._active_at = now
+        self._say("announce" if demand_bytes else "done")
+
+    def path(self, path_id: int, *, up: bool, now: float) -> None:
+        """A path has failed or come back."""
+        self._up[path_id] = up
+        self._active_at = now
+        self._say("link")
+
+    def receiving(self, now: float) -> None:
+        """The far end sends."""
+        fresh = not self._is_receiving(now)
+        self._received_at = self._active_at = now
+        if fresh:
+            self._say("announce")
+
+    def _is_receiving(self, now: float) -> bool:
+        return self._received_at is not None and now - self._received_at <= max(self._lease_s, 1.0) * REFRESH_SHARE
+
+    # -- what the controller tells ------------------------------------------------------------------------------------
+
+    def receive(self, payload: bytes | Encodable, now: float) -> bool:
+        """Take a grant; tell whether it was one for this agent, and not older than what is in force."""
+        try:
+            grant = decode(payload)
+        except MalformedMessageError:
+            return False
+        if not isinstance(grant, Grant) or grant.instance != self._instance or len(grant.shares) != len(self._names):
+            return False
+        if grant.heard > self._sequence or not grant.lease_s:
+            return False
+        if grant.epoch == self._epoch and grant.sequence <= self._granted:
+            return True  # an old one, which the network brought late or twice
+        waited_s = now - self._sent_at
+        self._epoch, self._granted = grant.epoch, grant.sequence
+        self._lease_s = grant.lease_s
+        self._expires_at = now + grant.lease_s
+        self._refresh_at = now + grant.lease_s * REFRESH_SHARE
+        self._patience_at = FOREVER
+        if grant.heard >= self._asked:
+            self._retry_at, self._retries = FOREVER, 0
+        self.ready = True
+        if self.shares != grant.shares or self._fallen_back:
+            rates = ", ".join(
+                f"{name} {share.forward_bps / 1e9:.6g}" for name, share in zip(self._names, grant.shares, strict=True)
+            )
+            detail = f"grant {grant.sequence}: {rates} Gbit/s, {waited_s:.6f} s after message {self._asked}"
+            self.notices.append(Notice(kind="b4-rate", detail=detail))
+            self.shares = grant.shares
+            self.changed = True
+        self._fallen_back = False
+        if not self._reason:
+            self._reason = "ack"
+        return True
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def timer(self) -> float:
+        """Return when something is due, or infinity."""
+        return min(self._retry_at, self._refresh_at, self._expires_at, self._patience_at)
+
+    def on_timer(self, now: float) -> None:
+        """Say it again, ask for more time, or fall back."""
+        if self._expires_at <= now:
+            self._expires_at = self._refresh_at = FOREVER
+            released = now - self._active_at > self._idle_hold_s
+            self._fall_back("the flow is idle" if released else "the grant has expired", released=released)
+        if self._patience_at <= now:
+            self._patience_at = FOREVER
+            self.ready = True
+            self._fall_back("the controller has not answered")
+        if self._refresh_at <= now:
+            self._refresh_at = FOREVER
+            if now - self._active_at <= self._idle_hold_s:
+                self._say("refresh")
+        if self._retry_at <= now:
+            self._retry_at = FOREVER
+            if self._demand_bytes or now - self._active_at <= self._idle_hold_s:
+                self._retries += 1
+                self._say("announce" if self._demand_bytes else "refresh")
+
+    def _fall_back(self, why: str, *, released: bool = False) -> None:
+        if not self._fallen_back:
+            self._fallen_back = True
+            safe_bps = sum(share.safe_bps for share in self.shares)
+            kind = "b4-released" if released else "b4-fallback"
+            self.notices.append(Notice(kind=kind, detail=f"{why}: {safe_bps / 1e9:.6g} Gbit/s"))
+        self.shares = tuple(
+            Share(
+                forward_bps=share.safe_bps,
+                back_bps=share.safe_back_bps,
+                safe_bps=share.safe_bps,
+                safe_back_bps=share.safe_back_bps,
+                overhead_bytes=share.overhead_bytes,
+            )
+            for share in self.shares
+        )
+        self.changed = True
+
+    def _say(self, reason: str) -> None:
+        self._reason = reason
+
+    def messages(self, now: float) -> list[Datagram]:
+        """Return, and forget, what is to be said."""
+        reason = self._reason
+        if not reason:
+            return []
+        self._reason = ""
+        self._sequence += 1
+        if reason != "ack":
+            self._asked, self._sent_at = self._sequence, now
+            self._retry_at = now + min(FIRST_RETRY_S * 2.0 ** min(self._retries, 8), LONGEST_RETRY_S)
+        due_at = self._due_at
+        state = AgentState(
+            flow=self._flow,
+            instance=self._instance,
+            sequence=self._sequence,
+            reason=reason,
+            demand_bytes=self._demand_bytes,
+            deadline_s=None if due_at is None or not self._demand_bytes else max(0.0, due_at - now),
+            back=self._is_receiving(now),
+            epoch=self._epoch,
+            granted=self._granted,
+            lease_left_s=max(0.0, self._expires_at - now) if self._expires_at < FOREVER else 0.0,
+            paths=tuple(
+                PathReport(name=name, up=up, forward_bps=share.forward_bps, back_bps=share.back_bps)
+                for name, up, share in zip(self._names, self._up, self.shares, strict=True)
+            ),
+        )
+        return [Datagram(CONTROLLER, state, wire_bytes(state), now)]

@@ -1,0 +1,118 @@
+"""What can be set on b4 and on the transports that share its controller."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedParameters:
+    """What all paced senders have in common.
+
+    rate_bps: a fixed pace per path, bits of IP packets per second; None lets a controller decide.
+    weights, deadlines: by job, such as "first=10, second=1" (1 where a job is not named) and "first=0.1" (seconds in
+    which a burst is to be across; as soon as possible where not named).
+    site: where the controller stands, the first of the topology where empty.
+    headroom: the share of every link that is not allocated, for acknowledgements and other small packets.
+    safe_share: the share of every link that the flows may use together when they have lost the controller.
+    lease_s: for so long a grant holds. grace_s: for so much longer the controller counts with it; above the delay of
+    the control path. patience_s: for so long a connection waits for its first grant. idle_hold_s: for so long after a
+    burst a flow keeps its rates, as far as nobody else wants them.
+    ack_every, ack_delay_s: packets, and seconds, after which the far end reports at the latest.
+    give_up_s: how long nothing arrives before the endpoint fails.
+    Raises ValueError naming the field.
+    """
+
+    rate_bps: float | None = None
+    weights: str = ""
+    deadlines: str = ""
+    site: str = ""
+    headroom: float = 0.005
+    safe_share: float = 0.05
+    lease_s: float = 6.0
+    grace_s: float = 1.0
+    patience_s: float = 1.0
+    idle_hold_s: float = 60.0
+    ack_every: int = 16
+    ack_delay_s: float = 0.001
+    give_up_s: float = 90.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if self.rate_bps is not None and not 0 < self.rate_bps < float("inf"):
+            raise ValueError(f"rate_bps: {self.rate_bps} is not positive and finite")
+        for job, weight in self.weight_of.items():
+            if not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
+                raise ValueError(f"weights: {weight:g} of {job!r} is not from {LEAST_WEIGHT:g} to {LARGEST_WEIGHT:g}")
+        for job, deadline_s in self.deadline_s_of.items():
+            if deadline_s <= 0:
+                raise ValueError(f"deadlines: {deadline_s:g} of {job!r} is not positive")
+        for name in ("headroom", "safe_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 1")
+        for name in ("lease_s", "grace_s", "patience_s", "idle_hold_s", "give_up_s"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}: {getattr(self, name)} is not positive and finite")
+        if not 0 <= self.ack_delay_s < 1:
+            raise ValueError(f"ack_delay_s: {self.ack_delay_s} is not at least 0 and below 1")
+        if self.ack_every < 1:
+            raise ValueError(f"ack_every: {self.ack_every} is less than 1")
+
+    @property
+    def weight_of(self) -> Mapping[str, float]:
+        """The weights by job."""
+        return _by_job("weights", self.weights)
+
+    @property
+    def deadline_s_of(self) -> Mapping[str, float]:
+        """The deadlines by job, seconds."""
+        return _by_job("deadlines", self.deadlines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class B4Parameters(PacedParameters):
+    """b4's own. tail_copies: how many of a burst's last packets are sent twice, per path; 0 leaves it to the probe."""
+
+    tail_copies: int = 2
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        PacedParameters.__post_init__(self)
+        if self.tail_copies < 0:
+            raise ValueError(f"tail_copies: {self.tail_copies} is negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaParameters(PacedParameters):
+    """RDMA's own. rto_rtts: the retransmission timeout in round-trip times (3 in arXiv 2505.05366)."""
+
+    rto_rtts: float = 3.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        PacedParameters.__post_init__(self)
+        if not 1 < self.rto_rtts < 1000:
+            raise ValueError(f"rto_rtts: {self.rto_rtts} is not above 1 and below 1000")
+
+
+def job_of(flow: str) -> str:
+    """Return the job that a flow belongs to: what comes before the first slash of its name."""
+    return flow.partition("/")[0]
+
+
+def _by_job(field: str, text: str) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for part in text.replace(",", " ").split():
+        job, equals, number = part.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = float("nan")
+        if not equals or not job or not isfinite(value):
+            raise ValueError(f"{field}: {part!r} is not of the form job=number")
+        if job in values:
+            raise ValueError(f"{field}: {job!r} is there twice")
+        values[job] = value
+    return values

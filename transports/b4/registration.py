@@ -1,0 +1,108 @@
+"""The paced transports, as the registry sees them."""
+
+from transports.b4.agent import Agent
+from transports.b4.controller import make_controller
+from transports.b4.endpoint import B4Endpoint
+from transports.b4.parameters import B4Parameters, PacedParameters, RdmaParameters, job_of
+from transports.b4.rdma import GoBackSender, InOrderReceiver, TimeoutSender
+from transports.b4.receiver import Receiving, SelectiveReceiver
+from transports.b4.sender import SelectiveSender
+from transports.b4.sending import Sending
+from transports.base import Endpoint, EndpointContext
+from transports.registry import TransportSpec
+
+INITIAL_BPS = 1e6  # per path, for who has never heard from a controller
+
+
+def _endpoint(context: EndpointContext, parameters: PacedParameters, sender: Sending, receiver: Receiving) -> Endpoint:
+    agent = None
+    if context.role == "client" and parameters.rate_bps is None:
+        agent = Agent(
+            flow=context.flow,
+            path_names=[view.name for view in context.paths],
+            deadline_s=parameters.deadline_s_of.get(job_of(context.flow)),
+            initial_bps=INITIAL_BPS,
+            patience_s=parameters.patience_s,
+            idle_hold_s=parameters.idle_hold_s,
+            rng=context.rng,
+        )
+    return B4Endpoint(
+        context, sender=sender, receiver=receiver, agent=agent, rate_bps=parameters.rate_bps or INITIAL_BPS
+    )
+
+
+def _selective_receiver(context: EndpointContext, parameters: PacedParameters) -> SelectiveReceiver:
+    return SelectiveReceiver(
+        paths=len(context.paths),
+        mtu_bytes=min(view.mtu_bytes for view in context.paths),
+        ack_every=parameters.ack_every,
+        ack_delay_s=parameters.ack_delay_s,
+    )
+
+
+def _b4(context: EndpointContext) -> Endpoint:
+    parameters = context.parameters
+    if not isinstance(parameters, B4Parameters):
+        raise TypeError("b4 is made with B4Parameters")
+    sender = SelectiveSender(
+        context.paths,
+        ack_every=parameters.ack_every,
+        ack_delay_s=parameters.ack_delay_s,
+        tail_copies=parameters.tail_copies,
+        give_up_s=parameters.give_up_s,
+    )
+    return _endpoint(context, parameters, sender, _selective_receiver(context, parameters))
+
+
+def _rdma_sr(context: EndpointContext) -> Endpoint:
+    parameters = context.parameters
+    if not isinstance(parameters, RdmaParameters):
+        raise TypeError("rdma-sr is made with RdmaParameters")
+    sender = TimeoutSender(context.paths, rto_rtts=parameters.rto_rtts, give_up_s=parameters.give_up_s)
+    return _endpoint(context, parameters, sender, _selective_receiver(context, parameters))
+
+
+def _rdma_gbn(context: EndpointContext) -> Endpoint:
+    parameters = context.parameters
+    if not isinstance(parameters, RdmaParameters):
+        raise TypeError("rdma-gbn is made with RdmaParameters")
+    sender = GoBackSender(context.paths, rto_rtts=parameters.rto_rtts, give_up_s=parameters.give_up_s)
+    receiver = InOrderReceiver(ack_every=parameters.ack_every, ack_delay_s=parameters.ack_delay_s)
+    return _endpoint(context, parameters, sender, receiver)
+
+
+B4 = TransportSpec(
+    name="b4",
+    kind="sans-io",
+    paths="many",
+    description="paced at the rates that a B4-style controller grants; gaps repaired at once, over all paths",
+    parameters=B4Parameters,
+    make_endpoint=_b4,
+    make_services=make_controller,
+    colour="#cc79a7",
+    marker="D",
+)
+
+RDMA_SR = TransportSpec(
+    name="rdma-sr",
+    kind="sans-io",
+    paths="one",
+    description="paced at a controller's rates; selective repeat driven by a timeout of 3 RTT alone",
+    parameters=RdmaParameters,
+    make_endpoint=_rdma_sr,
+    make_services=make_controller,
+    colour="#56b4e9",
+    marker="v",
+)
+
+RDMA_GBN = TransportSpec(
+    name="rdma-gbn",
+    kind="sans-io",
+    paths="one",
+    description="paced at a controller's rates; go-back-N, as RDMA NICs do",
+    parameters=RdmaParameters,
+    make_endpoint=_rdma_gbn,
+    make_services=make_controller,
+    colour="#e69f00",
+    marker="X",
+)

@@ -1,0 +1,244 @@
+"""The sender of b4: many paths, each paced at its rate; gaps are repaired as soon as they are reported.
+
+- A repair goes ahead of new data. It is a packet with a number of its own, so losing it shows like any other loss.
+- When nothing new is left, the last pieces are sent a second time, over another path where there is one, and so are
+  repairs: no single loss at the tail costs more than a round trip, and none waits for a timer.
+- What is still unanswered a round trip later, and a little, is asked about by a probe. A path whose answers stay out
+  while it should be bringing many is taken to be dead: what was on its way there goes over the others.
+- A gap that turns out to be reordering teaches the lane to wait that long before it repairs (as RFC 8985 §3.3.2 does).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from transports.b4.lane import FOREVER, Lane, Piece, State
+from transports.b4.packets import LAST, Report
+from transports.b4.sending import PathChange, PieceSending
+from transports.base import Datagram, PathView
+
+LATE_S = 0.002  # by how much an answer may be late for no reason of the path's
+SHORTEST_PROBE_S, LONGEST_PROBE_S = 0.005, 2.0  # between two probes of a silent path
+BURST_OF_ANSWERS = 3  # as many reports cannot be lost by chance: the path is dead
+PROBE_IDLE_S = 60.0  # for so long a dead path is probed when there is nothing to send
+FIRST_PROBE_S = 1.0  # after the handshake, of a path that took no part in it
+
+
+class SelectiveSender(PieceSending):
+    """Selective repeat on reports, over every path.
+
+    ack_every, ack_delay_s: when the far end reports. tail_copies: how many of the last packets of a burst, per path,
+    are sent twice. give_up_s: as for `Sending`.
+    """
+
+    def __init__(
+        self, views: Sequence[PathView], *, ack_every: int, ack_delay_s: float, tail_copies: int, give_up_s: float
+    ) -> None:
+        super().__init__(views, give_up_s=give_up_s)
+        self._answers_due = BURST_OF_ANSWERS * ack_every
+        self._ack_delay_s = ack_delay_s
+        self._tail: deque[Piece] = deque(maxlen=tail_copies * len(views))
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        """The handshake is over on one path: the others are asked for."""
+        for lane in self.lanes:
+            if lane.state is not State.UP:
+                lane.since = now
+                lane.probe_at = now + FIRST_PROBE_S
+        super().begin(now)
+
+    def offer(self, now: float) -> None:
+        """The stream has grown: paths that were given up while there was nothing to send are tried again."""
+        super().offer(now)
+        for lane in self.lanes:
+            if lane.state is not State.UP and lane.probe_at == FOREVER:
+                lane.probes, lane.probe_at = 0, now
+
+    def on_report(self, report: Report, now: float) -> None:
+        """Settle what the report covers; repair what is lost."""
+        lane = self.lanes[report.path_id]
+        arrived, mistaken = lane.take(report, now)
+        if lane.state is not State.UP:
+            self.path_answers(report.path_id, now)
+        if mistaken:
+            self._forgive(mistaken)
+            late_s = now - min(late.noticed_at for late in mistaken)
+            lane.reordering_s = min(max(2 * lane.reordering_s, 1.25 * late_s), lane.srtt_s)
+        self._settle(arrived, now, news=bool(mistaken))
+        if lane.missing:
+            self._judge(lane, now)
+
+    def path_answers(self, path_id: int, now: float) -> None:
+        """The path can be used: it takes what is on its way on paths that do not answer."""
+        was_up = self.lanes[path_id].state is State.UP
+        super().path_answers(path_id, now)
+        if not was_up:
+            for lane in self.lanes:
+                if lane.state is not State.UP:
+                    self._abandon(lane)
+
+    def _judge(self, lane: Lane, now: float) -> None:
+        """Tell losses from reordering, and forget those that were certain long ago."""
+        patience_s = lane.reordering_s
+        certain_s = patience_s + lane.srtt_s / 2
+        settled = []
+        for number, late in lane.missing.items():
+            waited_s = now - late.noticed_at
+            if late.lost:
+                if waited_s >= certain_s:
+                    settled.append(number)
+            elif now >= late.noticed_at + patience_s:  # as the timer computes it, to the bit
+                late.lost = True
+                self._lose(late.piece)
+        for number in settled:
+            del lane.missing[number]
+
+    def _abandon(self, lane: Lane) -> None:
+        """Let other paths carry what is on its way on this one."""
+        for piece in lane.forget():
+            self._lose(piece)
+
+    # -- timers -------------------------------------------------------------------------------------------------------
+
+    def timer(self) -> float:
+        """Return when a packet may depart, an answer is late, or a probe is due."""
+        at = FOREVER
+        waiting = self._cursor < self.stream.end or bool(self._again)
+        for lane in self.lanes:
+            if lane.state is State.UP:
+                if (waiting or lane.copies) and lane.free_at < at:
+                    at = lane.free_at
+                if lane.reordering_s and lane.missing:
+                    at = min(at, self._judgement_at(lane))
+            elif lane.probe_at < at:
+                at = lane.probe_at
+            if lane.outstanding and lane.state is not State.DOWN and (late_at := self._late_at(lane)) < at:
+                at = late_at
+        return at
+
+    def _judgement_at(self, lane: Lane) -> float:
+        for late in lane.missing.values():  # in the order in which they were noticed, within a report's distance
+            if not late.lost:
+                return late.noticed_at + lane.reordering_s
+        return FOREVER
+
+    def _late_at(self, lane: Lane) -> float:
+        """Return when an answer is late: to the oldest packet, or to the probe after that."""
+        wait_s = lane.srtt_s + self._ack_delay_s + max(LATE_S, 4 * lane.rtt.rttvar_s)
+        if lane.state is State.SUSPECT:
+            return lane.since + 2 * wait_s
+        return next(iter(lane.outstanding.values()))[1] + wait_s
+
+    def on_timer(self, now: float) -> None:
+        """Look after packets that are late, and paths that do not answer."""
+        self._check_patience(now)
+        for lane in self.lanes:
+            if lane.missing:
+                self._judge(lane, now)
+            if lane.outstanding and lane.state is not State.DOWN and self._late_at(lane) <= now:
+                self._silent(lane, now)
+
+    def _silent(self, lane: Lane, now: float) -> None:
+        """An answer is late: probe, and do not count on the path meanwhile."""
+        sent = [sent_at for _, sent_at in lane.outstanding.values()]
+        due_before = now - lane.srtt_s - self._ack_delay_s
+        overdue = sum(sent_at <= due_before for sent_at in sent)
+        if lane.state is State.SUSPECT or overdue >= self._answers_due:
+            lane.state = State.DOWN
+            lane.told_down = True
+            silent_s = now - sent[0]
+            detail = f"no answer for {silent_s:.6f} s, which is {silent_s - lane.srtt_s:.6f} s more than its RTT"
+            self.changes.append(PathChange(path_id=lane.path_id, up=False, detail=detail))
+        else:
+            lane.state = State.SUSPECT
+        lane.since = now
+        if lane.probe_at == FOREVER:
+            lane.probe_at = now
+        self._reshare()
+        if any(other.state is State.UP for other in self.lanes):
+            self._abandon(lane)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def fill(self, now: float, out: list[Datagram]) -> None:
+        """Hand out what may depart within a packet time, and the probes that are due."""
+        for lane in self.lanes:
+            if lane.state is not State.UP:
+                if lane.probe_at <= now:
+                    self._probe(lane, now, out)
+            elif self._again or self._cursor < self.stream.end or lane.copies:
+                self._fill_lane(lane, now, out)
+        for lane in self.lanes:  # those that were filled before another left them copies
+            if lane.copies and lane.state is State.UP:
+                self._fill_lane(lane, now, out)
+
+    def _fill_lane(self, lane: Lane, now: float, out: list[Datagram]) -> None:
+        end = self.stream.end
+        while (at := lane.free_at if lane.free_at > now else now) <= now + lane.lookahead_s:
+            left: int | None = None
+            if self._again:
+                piece = self._again.popleft()
+                if piece.done:
+                    continue
+                if self._cursor == end:
+                    piece.path_id = lane.path_id
+                    self._copy(piece)
+            elif self._cursor < end:
+                piece = self._cut()
+                piece.path_id = lane.path_id
+                left = self._left_on(lane)
+                self._tail.append(piece)
+                if piece.stop == end:
+                    for tail in self._tail:
+                        self._copy(tail)
+                    self._tail.clear()
+            elif lane.copies:
+                piece = lane.copies.popleft()
+                if piece.done:
+                    continue
+            else:
+                return
+            self._send(lane, piece, at, left, out)
+
+    def _copy(self, piece: Piece) -> None:
+        """Let a piece be sent a second time, over the next path that is up, or over the only one."""
+        count = len(self.lanes)
+        for step in range(1, count + 1):
+            lane = self.lanes[(piece.path_id + step) % count]
+            if lane.state is State.UP:
+                lane.copies.append(piece)
+                return
+
+    def _probe(self, lane: Lane, now: float, out: list[Datagram]) -> None:
+        """Ask a silent path for a report: with data where no path answers, with nothing where others carry the data."""
+        if self.idle and now - lane.since > PROBE_IDLE_S:
+            lane.probe_at = FOREVER
+            return
+        alone = not any(other.state is State.UP for other in self.lanes)
+        wait_s = lane.srtt_s * 1.25 if alone else lane.srtt_s / 2
+        lane.probe_at = now + min(max(wait_s, SHORTEST_PROBE_S) * 1.5 ** min(lane.probes, 32), LONGEST_PROBE_S)
+        lane.probes += 1
+        self.probes += 1
+        if lane.probes > 1:
+            self.timeouts += 1
+            if lane.rtt.srtt_s is None and not lane.told_down:
+                lane.told_down = True
+                self.changes.append(PathChange(path_id=lane.path_id, up=False, detail="it has never answered"))
+        at = max(now, lane.last_departure)
+        if alone and (oldest := self._oldest(2)):
+            for piece in oldest:
+                self._send(lane, piece, at, None, out)
+                at = max(at, lane.last_departure)
+            return
+        self._emit(lane, None, b"", LAST, at, None, out)
+
+    def _oldest(self, count: int) -> list[Piece]:
+        """Return the first pieces that were sent and have not arrived."""
+        found: list[Piece] = []
+        for piece in self._pieces:
+            if not piece.done:
+                found.append(piece)
+                if len(found) == count:
+                    break
+        return found
