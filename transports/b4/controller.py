@@ -27,7 +27,7 @@ TOLERANCE = 1e-9  # of a capacity: sums of rates that fill a link exactly may ex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Promise:
-    """Rates that an agent may be using until `until`, (forward, back) for each of its paths."""
+    """Rates that an agent may be using until `until`, (forward, back) for each of its paths; see `_Peer`."""
 
     sequence: int
     rates: tuple[tuple[float, float], ...]
@@ -36,7 +36,11 @@ class _Promise:
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of an agent."""
+    """What is known of an agent.
+
+    Rates are pairs for each path: its own, and what the far end has beyond its safe share. That share comes out of the
+    headroom, half of which so stays free for acknowledgements, and is left out of all sums.
+    """
 
     flow: str
     weight: float
@@ -46,7 +50,8 @@ class _Peer:
     sequence: int = 0
     owed: bool = False  # an answer
     target: tuple[tuple[float, float], ...] = ()
-    safe: tuple[tuple[float, float], ...] = ()
+    safe: tuple[float, ...] = ()
+    safe_back: tuple[float, ...] = ()
     heard_at: float = 0.0
     refused: bool = False
 
@@ -57,7 +62,7 @@ class _Peer:
 
     def held(self, now: float) -> tuple[tuple[float, float], ...]:
         """Return the most that it may be sending on each path, by all that it may believe."""
-        most = list(self.safe)
+        most = [(safe_bps, 0.0) for safe_bps in self.safe]
         for promise in self.promises:
             if promise.until > now:
                 most = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(most, promise.rates, strict=True)]
@@ -172,11 +177,15 @@ class Controller(Machine):
         peer.state = state
         peer.heard_at = now
         if before is None or before.instance != state.instance:
-            peer.safe = tuple(self._safe(path.name, back=peer.back) for path in state.paths)
+            peer.safe = tuple(self._safe_bps(path.name, back=peer.back) for path in state.paths)
+            peer.safe_back = tuple(self._safe_back_bps(path.name) for path in state.paths)
             peer.target = ()
             if before is not None and peer.promises:  # another process: what the one before it had may be in use
                 peer.promises = [promise for promise in peer.promises if len(promise.rates) == len(state.paths)]
-        rates = tuple((path.forward_bps, path.back_bps) for path in state.paths)
+        rates = tuple(
+            (path.forward_bps, max(0.0, path.back_bps - safe_back))
+            for path, safe_back in zip(state.paths, peer.safe_back, strict=True)
+        )
         if state.epoch == self._epoch:
             # The agent uses what it says: of the grants sent before it came to that, none any more.
             peer.promises = [promise for promise in peer.promises if promise.sequence >= state.granted]
@@ -192,14 +201,14 @@ class Controller(Machine):
             down = [path.name for path in state.paths if not path.up]
             self._events.append(Notice(kind="b4-heard", detail=f"{detail}; down: {', '.join(down) or 'none'}"))
 
-    def _safe(self, path: str, *, back: bool) -> tuple[float, float]:
-        """Return the safe shares of a path, whichever flows cross it: so none has to be told when another comes."""
-        count = len(self._peers)
-        forward = min(self._capacities[edge] for edge in edges_of(self._topology, path, back=back))
-        links = self._topology.path_links(path)
-        # The far ends' safe share comes out of the headroom, half of which so stays free for acknowledgements.
-        spare = min(link.rate_bps for link in links) * self._parameters.headroom / 2
-        return forward * self._parameters.safe_share / count, spare / count
+    def _safe_bps(self, path: str, *, back: bool) -> float:
+        """Return the safe share of a path, as if all flows crossed it: so none has to be told when another comes."""
+        least_bps = min(self._capacities[edge] for edge in edges_of(self._topology, path, back=back))
+        return least_bps * self._parameters.safe_share / len(self._peers)
+
+    def _safe_back_bps(self, path: str) -> float:
+        """Return the far end's safe share."""
+        return self._topology.path_rate_bps(path) * self._parameters.headroom / 2 / len(self._peers)
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -226,14 +235,13 @@ class Controller(Machine):
                         lowest=far,
                     )
                 )
-            for name, (safe_bps, _) in zip(peer.paths, peer.safe, strict=True):
+            for name, safe_bps in zip(peer.paths, peer.safe, strict=True):
                 floors[name] = max(floors.get(name, 0.0), safe_bps)
         rates = share_out(self._topology, wants, headroom=self._parameters.headroom, floor_bps=floors)
         for number, peer in enumerate(self._peers):
             if peer.state is not None:
                 forward, back = rates[number, False], rates[number, True]
-                pairs = zip(forward, back, peer.safe, strict=True)
-                target = tuple((max(a, safe), max(b, safe_back)) for a, b, (safe, safe_back) in pairs)
+                target = tuple(zip(forward, back, strict=True))
                 peer.owed = peer.owed or target != peer.target
                 peer.target = target
 
@@ -298,12 +306,14 @@ class Controller(Machine):
             shares=tuple(
                 Share(
                     forward_bps=forward,
-                    back_bps=back,
+                    back_bps=back + safe_back,
                     safe_bps=safe,
                     safe_back_bps=safe_back,
                     overhead_bytes=self._overhead_bytes(path),
                 )
-                for path, (forward, back), (safe, safe_back) in zip(peer.paths, rates, peer.safe, strict=True)
+                for path, (forward, back), safe, safe_back in zip(
+                    peer.paths, rates, peer.safe, peer.safe_back, strict=True
+                )
             ),
         )
         out.append(Datagram(number, grant, wire_bytes(grant), now))
