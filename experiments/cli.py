@@ -113,7 +113,7 @@ def _say(line: str) -> None:
 def _prepare_process() -> None:
     """Make stdout and the signals behave, whoever started the process."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # a closed stream's number must not fall to a file of ours
-        pass
+        os.set_inheritable(number, True)  # nor to one of a worker's
     os.close(number)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # print() would take the other one instead

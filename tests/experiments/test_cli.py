@@ -12,6 +12,7 @@ import pytest
 from emulation.registry import BackendRegistry
 from experiments import cli, losses
 from experiments.plot import LOSS, OVERVIEW, SERIES
+from experiments.store import Store
 from transports.registry import Registry
 from worlds import BACKENDS, TRANSPORTS
 
@@ -256,6 +257,13 @@ def test_stdout_that_is_full_gets_one_sentence():
 def test_closed_streams_are_no_trouble(closed):
     ended = as_process(f"bicoastal list deployments {closed}")
     assert (ended.stderr, ended.returncode) == (b"", 0)
+
+
+def test_workers_run_though_the_streams_are_closed(tmp_path):
+    ended = as_process(f"bicoastal compare metro --transport reno --iterations 1 --out {tmp_path} >&- 2>&- <&-")
+    assert ended.returncode == 0
+    with Store.existing(tmp_path) as store:
+        assert [run.status for run in store.runs()] == ["ok"]
 
 
 def test_a_terminal_without_unicode_shows_question_marks():
