@@ -352,6 +352,9 @@ def test_a_probe_whose_original_was_only_late_changes_no_window(late_s: float) -
     pair = Pair(ack_every=1, late=lambda packet: late_s if packet.role == CLIENT and packet.data == 49 else 0.0)
     pair.connect()
     pair.send(segments(50))
+    pair.run(stop=lambda: pair.client.sender.congestion.ssthresh_bytes < float("inf"))
+    shrank = pair.client.sender.congestion.ssthresh_bytes < float("inf")
+    assert shrank == (late_s == 0.25)  # an echo tells beforehand, a DSACK only afterwards
     pair.run()
     original, probe = (packet for packet in pair.sent() if packet.stop == 50 * MSS)
     assert original.arrives_s is not None
