@@ -41,8 +41,11 @@ class RepairCopies:
             return True
         return False
 
-    def clear(self) -> None:
-        """Forget everything: all is acknowledged."""
+    def cancel(self) -> None:
+        """Send none of what waits: all is acknowledged. Reports of duplicates may still come, and are expected."""
         self._waiting.clear()
-        self._copied.clear()
         self.due_s = INFINITY
+
+    def forget(self) -> None:
+        """Expect no more reports: whatever was sent is long through."""
+        self._copied.clear()

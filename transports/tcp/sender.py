@@ -96,6 +96,8 @@ class Sender:
                 idle_s = now - self._last_sent_s
                 self.congestion.restart_after_idle(now, idle_s, self.rtt.rto_s, policy=self._after_idle)
                 self._marks.clear()
+                if idle_s > self.rtt.rto_s:
+                    self._copies.forget()
             self.congestion.on_burst(now, end - self.end)
             self._next_departure_s = now
         self.end = end
@@ -414,7 +416,7 @@ class Sender:
         out: list[Transmission] = []
         board, congestion, mss = self.board, self.congestion, self.mss_bytes
         if board.una == self.end:
-            self._copies.clear()
+            self._copies.cancel()
             return out
         for copied in self._copies.take(now):
             self.repairs += 1

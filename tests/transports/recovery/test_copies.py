@@ -62,7 +62,17 @@ def test_nothing_is_left_after_everything_is_acknowledged() -> None:
     copies.plan(repair(0), 1.0)
     copies.take(1.0)
     copies.plan(repair(100), 2.0)
-    copies.clear()
+    copies.cancel()
     assert copies.due_s == INFINITY
     assert copies.take(5.0) == []
-    assert not copies.expected(0)
+
+
+def test_reports_of_duplicates_are_expected_until_they_are_forgotten() -> None:
+    copies = RepairCopies()
+    for start in (0, 100):
+        copies.plan(repair(start), 1.0)
+    copies.take(1.0)
+    copies.cancel()
+    assert copies.expected(0)  # the copy arrives, and is reported, after everything has been acknowledged
+    copies.forget()
+    assert not copies.expected(100)
