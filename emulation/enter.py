@@ -86,8 +86,8 @@ def main() -> int:
     if child == 0:
         try:
             _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)  # Python had its own ideas about these
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what is ignored survives exec
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.execvp(argv[0], argv)
         except OSError as error:
@@ -95,10 +95,11 @@ def main() -> int:
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)  # as a shell says it: POSIX, XCU 2.8.2
     status = _mirror(child)
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-        os.kill(os.getpid(), number)
+        ending = os.WTERMSIG(status)
+        if ending != signal.SIGKILL:
+            signal.signal(ending, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {ending})
+        os.kill(os.getpid(), ending)
         signal.pause()
     return os.waitstatus_to_exitcode(status)
 

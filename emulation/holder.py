@@ -1,7 +1,7 @@
-"""The process that a run's network namespaces live and die with. A script of its own, started by `emulation.kernel`.
+"""The process that a run's network namespaces live and die with; `emulation.namespaces` starts it.
 
-It imports nothing but the standard library and runs without site packages (`python -I -S holder.py FD`), so that it
-starts in a few milliseconds. It makes
+A script of its own: it imports nothing but the standard library and runs without site packages
+(`python -I -S holder.py FD`), so that it starts in a few milliseconds. It makes
 
 - a user namespace, unless it may do without, in which the caller is root;
 - a mount namespace, for one `/etc/hosts`, and a PID namespace, for every program that is started on a coast;
@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import Any
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -88,7 +89,6 @@ class Holder:
 
     def _fork_first_process(self) -> int:
         """Start the PID namespace's first process, whose only work is to be there and to bury orphans."""
-        holder = os.getpid()
         alive, gone = os.pipe()  # how the child knows that its parent lives: in its namespace getppid() is 0
         child = os.fork()
         if child:
@@ -101,7 +101,7 @@ class Holder:
         _call("prctl", _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
         while os.read(alive, 1):  # until the holder is gone
             pass
-        os._exit(0 if holder else 1)
+        os._exit(0)
 
     def serve(self) -> None:
         """Answer requests until there is nobody left to ask."""
@@ -113,36 +113,36 @@ class Holder:
             except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
                 self._answer({"error": _sentence(error)})
 
-    def _serve_one(self, request: dict[str, object]) -> None:
+    def _serve_one(self, request: dict[str, Any]) -> None:
         what = request.pop("request")
         if (network := request.pop("network", None)) is not None:
-            _call("entering a network namespace", _libc.setns(self._networks[str(network)], CLONE_NEWNET))
+            _call("entering a network namespace", _libc.setns(self._networks[network], CLONE_NEWNET))
         if what == "run":
-            self._answer(_run(**request))  # type: ignore[arg-type]
+            self._answer(_run(**request))
         elif what == "sysctl":
-            self._answer(_sysctl(**request))  # type: ignore[arg-type]
+            self._answer(_sysctl(**request))
         elif what == "bind":
-            source, target = os.fsencode(str(request["source"])), os.fsencode(str(request["target"]))
+            source, target = os.fsencode(request["source"]), os.fsencode(request["target"])
             _call(f"mounting {target.decode()}", _libc.mount(source, target, None, MS_BIND, None))
             self._answer({})
         elif what == "socket":
-            with socket.socket(*request["arguments"]) as made:  # type: ignore[misc]
+            with socket.socket(*request["arguments"]) as made:
                 socket.send_fds(self._channel, [b"{}"], [made.fileno()])
         else:
             raise ValueError(f"{what!r} is not a request")
 
-    def _answer(self, answer: dict[str, object]) -> None:
+    def _answer(self, answer: dict[str, Any]) -> None:
         self._channel.send(json.dumps(answer).encode())
 
 
-def _run(argv: list[str], text: str) -> dict[str, object]:
+def _run(argv: list[str], text: str) -> dict[str, Any]:
     done = subprocess.run(
         argv, input=text, capture_output=True, text=True, check=False, timeout=COMMAND_TIME_LIMIT_S, errors="replace"
     )
     return {"status": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
 
 
-def _sysctl(values: dict[str, str], where_present: list[str]) -> dict[str, object]:
+def _sysctl(values: dict[str, str], where_present: list[str]) -> dict[str, Any]:
     """Set values; a name in `where_present` is passed over on a kernel that does not have it."""
     for name, value in values.items():
         path = "/proc/sys/" + name.replace(".", "/")

@@ -1,0 +1,77 @@
+"""Remove what killed runs left: their directories, and processes of theirs that still run. Nothing else is touched.
+
+Namespaces and what is in them end with a run's processes, so there is nothing else to look for.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulation.identity import LOCK, PROCESSES, RUN_PATTERN, Process, root_locked, runtime_root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanReport:
+    """What was removed: tags of dead runs, and numbers of processes that were killed. running: tags that live."""
+
+    removed: tuple[str, ...] = ()
+    killed: tuple[int, ...] = ()
+    running: tuple[str, ...] = ()
+
+
+def clean() -> CleanReport:
+    """Remove what dead runs of this user left, and report it. Runs that are alive are left alone.
+
+    Raises UnsupportedError when the runtime root is not ours, OSError when something cannot be removed.
+    """
+    root = runtime_root()
+    removed: list[str] = []
+    running: list[str] = []
+    killed: list[int] = []
+    with root_locked(root):
+        for directory in sorted(root.iterdir()):
+            matched = RUN_PATTERN.fullmatch(directory.name)
+            if matched is None or directory.is_symlink() or not directory.is_dir():
+                continue
+            if _is_locked(directory):
+                running.append(matched[1])
+                continue
+            for process in _recorded(directory):
+                if process.is_alive():
+                    os.kill(process.pid, signal.SIGKILL)
+                    killed.append(process.pid)
+            shutil.rmtree(directory)
+            removed.append(matched[1])
+    return CleanReport(removed=tuple(removed), killed=tuple(killed), running=tuple(running))
+
+
+def _is_locked(directory: Path) -> bool:
+    try:
+        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except (
+        FileNotFoundError
+    ):  # killed before it had one: making a directory and locking it happens under the root's lock
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _recorded(directory: Path) -> list[Process]:
+    """Read the processes of a run; a last line that was cut off by the run's end is passed over."""
+    path = directory / PROCESSES
+    if not path.exists():
+        return []
+    processes = []
+    for line in path.read_text(encoding="ascii").splitlines(keepends=True):
+        fields = line.split()
+        if line.endswith("\n") and len(fields) == 2 and all(field.isdecimal() for field in fields):
+            processes.append(Process(pid=int(fields[0]), start_ticks=int(fields[1])))
+    return processes

@@ -1,0 +1,136 @@
+"""What the relay reads from the Ethernet frames it carries, and the one thing it may do to them: flip a bit.
+
+A frame is an Ethernet II header and an IPv4 packet (RFC 894, RFC 791). Loss models that speak of a burst's tail need to
+know how many packets of the burst follow; a classifier says so, where it can be seen from outside.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+from emulation.routes import flip_bit
+from wan.checks import check_whole
+
+ETHERNET_BYTES = 14  # destination, source, type
+_TOS = ETHERNET_BYTES + 1
+_PROTOCOL = ETHERNET_BYTES + 9
+_TCP = 6
+_SYN = 0x02
+_MOST_DSCP = 63  # six bits: RFC 2474 §3
+
+Classifier = Callable[[bytes], int | None]
+
+
+def flip_bit_in_frame(frame: bytes, position: float) -> bytes:
+    """Return the frame with one bit above the IP header flipped; `position` is a fraction of what is there."""
+    start = ETHERNET_BYTES + _header_bytes(frame)
+    end = ETHERNET_BYTES + _total_bytes(frame)
+    return frame[:start] + flip_bit(frame[start:end], position) + frame[end:]
+
+
+def _header_bytes(frame: bytes) -> int:
+    return (frame[ETHERNET_BYTES] & 0x0F) * 4
+
+
+def _total_bytes(frame: bytes) -> int:
+    return int.from_bytes(frame[ETHERNET_BYTES + 2 : ETHERNET_BYTES + 4], "big")
+
+
+def burst_to_tos(burst_left: int | None, ecn: int) -> int:
+    """Return the IP TOS octet for a datagram of ours: `burst_left` goes in the DSCP, costing no octet on the wire.
+
+    0 is None, 1 to 62 are 0 to 61 packets left, 63 is 62 or more: a tail longer than that cannot be told.
+    """
+    code = 0 if burst_left is None else min(burst_left + 1, _MOST_DSCP)
+    return code << 2 | ecn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DscpBursts:
+    """Bursts of our own datagrams, whose sender marks them with `burst_to_tos`."""
+
+    def start(self) -> Classifier:
+        """Return a classifier, which has no state."""
+        return _burst_from_dscp
+
+
+def _burst_from_dscp(frame: bytes) -> int | None:
+    code = frame[_TOS] >> 2
+    return code - 1 if code else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpBursts:
+    """Bursts of TCP connections to or from `port`: the stream is cut into bursts of the given sizes, over and over.
+
+    burst_bytes: sizes of the bursts, in their order, in either direction alike. Raises ValueError naming the field.
+    """
+
+    port: int
+    burst_bytes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_whole("port", self.port, 1)
+        if not self.burst_bytes:
+            raise ValueError("burst_bytes: there is none")
+        for size in self.burst_bytes:
+            check_whole("burst_bytes", size, 1)
+
+    def start(self) -> Classifier:
+        """Return a classifier that has seen no connection yet."""
+        return _TcpClassifier(self.port, self.burst_bytes)
+
+
+class _Stream:
+    """One direction of a connection. next: the first stream offset not seen yet; most: the largest payload seen."""
+
+    __slots__ = ("initial", "most", "next")
+
+    def __init__(self, initial: int) -> None:
+        self.initial = initial
+        self.next: int = 0
+        self.most: int = 1
+
+
+class _TcpClassifier:
+    __slots__ = ("_ends", "_port", "_streams")
+
+    def __init__(self, port: int, burst_bytes: tuple[int, ...]) -> None:
+        self._port = port
+        self._ends = tuple(accumulate(burst_bytes))
+        self._streams: dict[bytes, _Stream] = {}
+
+    def __call__(self, frame: bytes) -> int | None:
+        """Return how many segments of the burst follow a first transmission of data, else None.
+
+        A stream is numbered from its SYN (RFC 9293 §3.4); offsets are taken modulo 2^32, near the last one seen.
+        """
+        if frame[_PROTOCOL] != _TCP:
+            return None
+        header_bytes = _header_bytes(frame)
+        tcp = ETHERNET_BYTES + header_bytes
+        source, destination, sequence, _, offset, flags = struct.unpack_from("!HHIIBB", frame, tcp)
+        if self._port not in (source, destination):
+            return None
+        key = frame[ETHERNET_BYTES + 12 : ETHERNET_BYTES + 20] + frame[tcp : tcp + 4]
+        if flags & _SYN:
+            self._streams[key] = _Stream(sequence + 1)
+            return None
+        payload_bytes = _total_bytes(frame) - header_bytes - (offset >> 4) * 4
+        stream = self._streams.get(key)
+        if payload_bytes <= 0 or stream is None:
+            return None
+        ahead = (sequence - stream.initial - stream.next + (1 << 31)) % (1 << 32) - (1 << 31)
+        end = stream.next + ahead + payload_bytes
+        if end <= stream.next:
+            return None
+        stream.next = end
+        stream.most = max(stream.most, payload_bytes)
+        within = (end - 1) % self._ends[-1] + 1
+        left_bytes: int = next(burst_end for burst_end in self._ends if burst_end >= within) - within
+        return -(-left_bytes // stream.most)
+
+
+BurstRule = DscpBursts | TcpBursts

@@ -1,0 +1,111 @@
+"""What the relay and whoever started it say to each other. Apart from the relay, which is a program: `python -m`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from emulation.frames import BurstRule
+from emulation.records import LinkRecord, QueueSample
+from wan.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayPath:
+    """A path's two interfaces in the middle: at its first site's end, and at its last's."""
+
+    name: str
+    left: str
+    right: str
+    mtu_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayPlan:
+    """What a relay needs to know. epoch_s: when the run begins, on the monotonic clock.
+
+    bursts: how the bursts on a path are told, by its name. sample_interval_s: spacing of the queues' time series.
+    real_time: ask for a real-time scheduling priority, which only root may have.
+    """
+
+    topology: Topology
+    paths: tuple[RelayPath, ...]
+    seed: int
+    epoch_s: float
+    bursts: Mapping[str, BurstRule] = field(default_factory=dict)
+    sample_interval_s: float | None = None
+    real_time: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Begin again with fresh links, streams and counts; frames under way are gone. As in `RelayPlan`."""
+
+    seed: int
+    epoch_s: float
+    bursts: Mapping[str, BurstRule] = field(default_factory=dict)
+    sample_interval_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginIteration:
+    """An iteration of the first job begins at `begins_s`, counted from the epoch."""
+
+    iteration: int
+    begins_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Ask for a `RelayReport`. stop: and end afterwards."""
+
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lateness:
+    """How late something was, seconds. p50 and p99 are rounded up to the microsecond; all zero when there was none."""
+
+    count: int
+    mean_s: float
+    p50_s: float
+    p99_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayReport:
+    """What a relay did since it began, or began again.
+
+    lateness: when frames were sent, less when they were due. reading: when frames were taken from the ring, less when
+    the kernel put them there; links reckon from the latter. cpu_share: of one core, mean and busiest second.
+    ring_dropped: frames that came faster than the relay could take them; unsent: those for which the kernel had no
+    room; backlog_dropped: what all processors' backlogs refused meanwhile, whoever sent it. All three should be zero.
+    real_time: whether a real-time priority was given.
+    """
+
+    elapsed_s: float
+    lateness: Lateness
+    reading: Lateness
+    cpu_share: float
+    busiest_cpu_share: float
+    ring_dropped: int
+    unsent: int
+    backlog_dropped: int
+    real_time: bool
+    links: tuple[LinkRecord, ...]
+    queues: tuple[QueueSample, ...]
+
+    def troubles(self, *, p99_limit_s: float = 1e-3, cpu_limit: float = 0.95) -> tuple[str, ...]:
+        """Return what makes the run doubtful, one sentence each."""
+        found = []
+        if self.lateness.p99_s > p99_limit_s:
+            found.append(f"the relay was {self.lateness.p99_s * 1e3:.2f} ms late at the 99th percentile")
+        if self.busiest_cpu_share > cpu_limit:
+            found.append(f"the relay took {self.busiest_cpu_share:.0%} of a core in its busiest second")
+        for count, where in (
+            (self.ring_dropped, "before the relay could take them"),
+            (self.unsent, "for want of room in the kernel"),
+            (self.backlog_dropped, "in the processors' backlogs"),
+        ):
+            if count:
+                found.append(f"{count} packets were lost {where}")
+        return tuple(found)
