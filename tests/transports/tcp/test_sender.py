@@ -424,6 +424,26 @@ def test_on_a_long_path_the_probe_goes_when_the_timeout_would() -> None:
     assert (pair.client.counters().probes, pair.client.counters().timeouts) == (1, 0)
 
 
+def test_adaptive_repairs_a_lost_tail_soon_after_a_round_trip_burst_after_burst() -> None:
+    """It sends the repair twice, and does not take the report of the second one for a sign of its impatience."""
+    pair = Pair("adaptive", rate_bps=RATE_BPS).connect()
+    waits = []
+    for number in range(12):
+        begin_s = pair.now
+        pair.send(segments(1000), message_id=number)
+        pair.run()
+        if number:
+            (lost,) = (packet for packet in pair.sent(since_s=begin_s) if packet.arrives_s is None)
+            again = [packet.at_s for packet in pair.repairs() if packet.start == lost.start]
+            assert len(again) == 2
+            waits.append(again[0] - lost.at_s)
+        pair.lose = lambda packet: packet.role == CLIENT and packet.burst_left == 0
+        pair.run(until=pair.now + 1.0)
+    assert max(waits) < 1.3 * RTT_S  # RFC 8985's probe would come after 2
+    assert max(waits) < min(waits) + 0.1 * RTT_S
+    assert pair.client.counters().timeouts == 0
+
+
 # -- the retransmission timeout: RFC 6298 ------------------------------------------------------------------------------
 
 
