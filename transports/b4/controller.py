@@ -23,6 +23,7 @@ from wan.topology import Topology
 
 FOREVER = float("inf")
 TOLERANCE = 1e-9  # of a capacity: sums of rates that fill a link exactly may exceed it by rounding
+SLACK = 1e-3  # of a capacity: a smaller change is not worth a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,37 +243,42 @@ class Controller(Machine):
             if peer.state is not None:
                 forward, back = rates[number, False], rates[number, True]
                 target = tuple(zip(forward, back, strict=True))
-                peer.owed = peer.owed or target != peer.target
                 peer.target = target
 
     # -- granting -----------------------------------------------------------------------------------------------------
 
     def _grant(self, number: int, peer: _Peer, now: float, out: list[Datagram]) -> None:
         """Send what can be granted now, where that is news or the agent waits for an answer."""
-        held = peer.held(now)
+        latest = peer.promises[-1].rates if peer.promises else tuple((safe_bps, 0.0) for safe_bps in peer.safe)
+        places = zip(peer.paths, peer.held(now), latest, peer.target, strict=True)
         rates = tuple(
             (
-                self._grown(number, path, held_pair[0], target[0], far=False, now=now),
-                self._grown(number, path, held_pair[1], target[1], far=True, now=now),
+                self._next_bps(path, held[0], last[0], target[0], back=peer.back, now=now),
+                self._next_bps(path, held[1], last[1], target[1], back=not peer.back, now=now),
             )
-            for path, held_pair, target in zip(peer.paths, held, peer.target, strict=True)
+            for path, held, last, target in places
         )
-        latest = peer.promises[-1].rates if peer.promises else None
-        if not peer.owed and rates == latest:
-            return
-        if not peer.owed and latest is None:
-            return  # its agent has let the grant expire: it will ask when it wants another
-        peer.owed = False
-        self._send(number, peer, rates, now, out)
+        # An agent that has let its grant expire is left alone: it will ask when it wants another.
+        if peer.owed or (rates != latest and peer.promises):
+            peer.owed = False
+            self._send(number, peer, rates, now, out)
 
-    def _grown(self, number: int, path: str, held_bps: float, target_bps: float, *, far: bool, now: float) -> float:
-        """Return the target where it fits beside all that others may be using, else as much as does."""
+    def _next_bps(
+        self, path: str, held_bps: float, last_bps: float, target_bps: float, *, back: bool, now: float
+    ) -> float:
+        """Return the rate to grant now: the target, or as much of it as fits beside all that others may be using.
+
+        Where that makes next to no difference it is the rate granted last.
+        """
+        edges = edges_of(self._topology, path, back=back)
+        slack_bps = SLACK * min(self._capacities[edge] for edge in edges)
+        if abs(target_bps - last_bps) <= slack_bps:
+            return last_bps
         if target_bps <= held_bps:
             return target_bps
-        back = self._peers[number].back != far
-        edges = edges_of(self._topology, path, back=back)
-        room = min(self._capacities[edge] * (1 + TOLERANCE) - self._load(edge, now) for edge in edges)
-        return target_bps if target_bps - held_bps <= room else held_bps
+        room_bps = min(self._capacities[edge] * (1 + TOLERANCE) - self._load(edge, now) for edge in edges)
+        next_bps = min(target_bps, held_bps + max(0.0, room_bps))
+        return next_bps if next_bps - last_bps > slack_bps else last_bps
 
     def _load(self, edge: EdgeKey, now: float) -> float:
         """Return what all agents together may be sending across an edge."""

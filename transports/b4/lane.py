@@ -64,6 +64,7 @@ class Lane:
         "_last_at",
         "_last_bytes",
         "copies",
+        "doubt",
         "free_at",
         "lookahead_s",
         "mark",
@@ -106,6 +107,7 @@ class Lane:
         self.reordering_s = 0.0
         self.state = State.DOWN
         self.silences = 0
+        self.doubt = 0  # how often an answer has been late since a round trip was measured
         self.since = 0.0  # of `state`
         self.told_down = False
         self.probes = 0
@@ -137,6 +139,11 @@ class Lane:
         """The smoothed round-trip time, or a guess before the first sample."""
         return self.rtt.srtt_s if self.rtt.srtt_s is not None else UNKNOWN_RTT_S
 
+    @property
+    def gap_s(self) -> float:
+        """What the last packet takes at the present pace: so much longer is a round trip that no small one measures."""
+        return self._last_bytes * self.s_per_byte if self._last_bytes else 0.0
+
     def floor(self) -> int:
         """Return the packet number below which nothing is of interest any more."""
         if self.missing:
@@ -157,6 +164,7 @@ class Lane:
         rtt_s = now - sent_at - report.delay_us * 1e-6
         if rtt_s > 0:
             self.rtt.sample(rtt_s, now)
+            self.doubt = 0
         arrived: list[Flight] = []
         mistaken: list[Missing] = []
         if missing:
@@ -193,12 +201,17 @@ class Lane:
                 else:
                     arrived.append((late.piece, late.sent_at))
 
-    def forget(self) -> list[Piece]:
-        """Give up everything on its way, and return the pieces that nobody knows to have arrived."""
-        pieces = [piece for piece, _ in self.outstanding.values() if piece is not None]
-        pieces += [late.piece for late in self.missing.values() if late.piece is not None and not late.lost]
+    def give_up(self, now: float) -> list[Piece]:
+        """Count everything on its way as lost, and return what it carries. A report may still say otherwise."""
+        for number, flight in self.outstanding.items():
+            self.missing[number] = Missing(flight, now)
         self.outstanding.clear()
-        self.missing.clear()
         self.copies.clear()
         self.mark = self.next_number
+        pieces = []
+        for late in self.missing.values():
+            if not late.lost:
+                late.lost = True
+                if late.piece is not None:
+                    pieces.append(late.piece)
         return pieces

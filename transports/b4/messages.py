@@ -8,8 +8,8 @@ In the simulator messages travel as they are; `bytes(message)` encodes, `decode`
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -85,7 +85,7 @@ class AgentState:
     paths: tuple[PathReport, ...]
 
     def __bytes__(self) -> bytes:
-        return _encode("agent", asdict(self))
+        return _encode("agent", self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +103,24 @@ class Grant:
     shares: tuple[Share, ...]
 
     def __bytes__(self) -> bytes:
-        return _encode("grant", asdict(self))
+        return _encode("grant", self)
 
 
 REASONS = ("announce", "done", "link", "refresh", "ack")
 
 
-def _encode(kind: str, fields: Mapping[str, Any]) -> bytes:
-    return json.dumps({"version": VERSION, "type": kind, **fields}, separators=(",", ":"), allow_nan=False).encode()
+def _members(part: object) -> dict[str, Any]:
+    """Return a message, or a part of one, as what JSON calls an object."""
+    if isinstance(part, AgentState | Grant | Share | PathReport):
+        return {name: getattr(part, name) for name in part.__slots__}
+    raise TypeError(f"{part!r:.50} has no place in a message")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_members)
+
+
+def _encode(kind: str, message: "AgentState | Grant") -> bytes:
+    return _ENCODER.encode({"version": VERSION, "type": kind, **_members(message)}).encode()
 
 
 def wire_bytes(message: AgentState | Grant) -> int:

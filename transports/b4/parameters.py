@@ -34,7 +34,7 @@ class PacedParameters:
     lease_s: float = 6.0
     grace_s: float = 1.0
     patience_s: float = 1.0
-    idle_hold_s: float = 60.0
+    idle_hold_s: float = 30.0
     ack_every: int = 16
     ack_delay_s: float = 0.001
     give_up_s: float = 90.0

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from transports.b4.lane import FOREVER, Lane, Missing, State
-from transports.b4.packets import DATA_OVERHEAD_BYTES, LAST, NAK, Data, Report
+from transports.b4.packets import DATA_OVERHEAD_BYTES, LAST, MAX_U32, NAK, Data, Report
 from transports.b4.receiver import Reassembly
 from transports.b4.sending import PieceSending, Sending
 from transports.base import Datagram, PathView
@@ -16,12 +16,15 @@ from transports.events import Buffer
 
 MAX_BACKOFFS = 8
 LONGEST_RTO_S = 8.0
+FRUITLESS = 2  # timeouts after which go-back-N becomes careful
+LEAST_WINDOW, MOST_WINDOW = 4, 1024  # packets
 REMEMBERED_RTOS = 4  # for so long a late arrival of a packet that timed out is recognised, and its RTT measured
 
 
-def _rto_s(lane: Lane, rto_rtts: float) -> float:
-    rto_s = lane.srtt_s * rto_rtts
-    return max(rto_s, min(rto_s * 2.0 ** min(lane.silences, MAX_BACKOFFS), LONGEST_RTO_S))
+def _rto_s(lane: Lane, rto_rtts: float, timeouts: int) -> float:
+    """Return the timeout after so many without an answer; beside the round trip, a packet takes its own time."""
+    rto_s = lane.srtt_s * rto_rtts + lane.gap_s
+    return max(rto_s, min(rto_s * 2.0 ** min(timeouts, MAX_BACKOFFS), LONGEST_RTO_S))
 
 
 class TimeoutSender(PieceSending):
@@ -55,7 +58,7 @@ class TimeoutSender(PieceSending):
         sent_at = next((late.sent_at for late in lane.missing.values() if not late.lost), FOREVER)
         if sent_at == FOREVER and lane.outstanding:
             sent_at = next(iter(lane.outstanding.values()))[1]
-        return sent_at + _rto_s(lane, self._rto_rtts)
+        return sent_at + _rto_s(lane, self._rto_rtts, lane.silences)
 
     def on_timer(self, now: float) -> None:
         """Send again what has timed out."""
@@ -67,7 +70,7 @@ class TimeoutSender(PieceSending):
                 lane.silences += 1
 
     def _expire(self, lane: Lane, now: float) -> None:
-        rto_s = _rto_s(lane, self._rto_rtts)
+        rto_s = _rto_s(lane, self._rto_rtts, lane.silences)
         while lane.outstanding:
             number, flight = next(iter(lane.outstanding.items()))
             if flight[1] + rto_s > now:
@@ -99,7 +102,7 @@ class TimeoutSender(PieceSending):
                         self._send(lane, piece, at, None, out)
                 elif self._cursor < self.stream.end:
                     piece = self._cut()
-                    self._send(lane, piece, at, self._left_on(lane), out)
+                    self._send(lane, piece, at, self._left_on(lane, at), out)
                 else:
                     break
 
@@ -108,7 +111,9 @@ class GoBackSender(Sending):
     """Go-back-N: a packet number stands for a piece, and everything from a lost one on is sent again.
 
     The far end names a missing packet once (a NAK, as InfiniBand's "PSN sequence error"); if that or the packet itself
-    is lost, the timeout has to tell. Raises ValueError for more than one path.
+    is lost, the timeout has to tell. Where several timeouts bring nothing, only a few packets go at a time until some
+    arrive: a link slower than it was promised to be would drop the right ones for ever.
+    Raises ValueError for more than one path.
     """
 
     def __init__(self, views: Sequence[PathView], *, rto_rtts: float, give_up_s: float) -> None:
@@ -123,6 +128,8 @@ class GoBackSender(Sending):
         self._next = 0  # number of the next to send
         self._cursor = 0
         self._rewound_at = 0.0
+        self._fruitless = 0  # timeouts since anything was acknowledged
+        self._window = FOREVER  # packets under way at a time
 
     def on_report(self, report: Report, now: float) -> None:
         """Take a cumulative acknowledgement, and go back where it is a NAK."""
@@ -146,6 +153,9 @@ class GoBackSender(Sending):
             if self._next < self._first:
                 self.spurious += self._first - self._next
                 self._next = self._first
+            self._fruitless = 0
+            if self._window < FOREVER:
+                self._window = 2 * self._window if self._window < MOST_WINDOW else FOREVER
             self._progress(now)
         if report.flags & NAK and expected == self._first:
             self._go_back(now)
@@ -166,19 +176,23 @@ class GoBackSender(Sending):
         return min(at, self._expires_at())
 
     def _waiting(self) -> bool:
+        if self._next - self._first >= self._window:
+            return False
         return self._next < self._first + len(self._edges) or self._cursor < self.stream.end
 
     def _expires_at(self) -> float:
         if self._next == self._first:
             return FOREVER
-        return max(self._sent[0][0], self._rewound_at) + _rto_s(self._lane, self._rto_rtts)
+        return max(self._sent[0][0], self._rewound_at) + _rto_s(self._lane, self._rto_rtts, self._fruitless)
 
     def on_timer(self, now: float) -> None:
         """Go back when the acknowledgement of the oldest packet is overdue."""
         self._check_patience(now)
         if self._expires_at() <= now:
             self.timeouts += 1
-            self._lane.silences += 1
+            self._fruitless += 1
+            if self._fruitless >= FRUITLESS:
+                self._window = LEAST_WINDOW
             self._go_back(now)
             self._count_in_flight()
 
@@ -190,6 +204,8 @@ class GoBackSender(Sending):
         end = self.stream.end
         while (at := lane.free_at if lane.free_at > now else now) <= now + lane.lookahead_s:
             index = self._next - self._first
+            if index >= self._window:
+                break
             left: int | None = None
             if index == len(self._edges):
                 if self._cursor == end:
@@ -265,5 +281,5 @@ class InOrderReceiver:
         self._due_at = FOREVER
         self._unreported = 0
         flags, self._flags = self._flags, 0
-        delay_us = round((now - self._echo_at) * 1e6)
+        delay_us = min(round((now - self._echo_at) * 1e6), MAX_U32)
         return [Report(token, 0, flags, self._echo, delay_us, 0, self._expected, 0, 0, ())]

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from transports.b4.packets import LAST, Data, Report, most_gaps
+from transports.b4.packets import LAST, MAX_U32, Data, Report, most_gaps
 from transports.events import Buffer
 from transports.recovery.ranges import RangeSet
 from transports.tcp.stream import MessageAssembler
@@ -157,5 +157,5 @@ class SelectiveReceiver:
             else:
                 start = gaps[-self._most_gaps - 1][1]
                 gaps = gaps[-self._most_gaps :]
-        delay_us = round((now - path.echo_at) * 1e6)
+        delay_us = min(round((now - path.echo_at) * 1e6), MAX_U32)
         return Report(token, path_id, 0, path.echo, delay_us, start, stop, 0, 0, gaps)

@@ -46,7 +46,6 @@ def _b4(context: EndpointContext) -> Endpoint:
         raise TypeError("b4 is made with B4Parameters")
     sender = SelectiveSender(
         context.paths,
-        ack_every=parameters.ack_every,
         ack_delay_s=parameters.ack_delay_s,
         tail_copies=parameters.tail_copies,
         give_up_s=parameters.give_up_s,

@@ -16,25 +16,23 @@ from transports.b4.packets import LAST, Report
 from transports.b4.sending import PathChange, PieceSending
 from transports.base import Datagram, PathView
 
-LATE_S = 0.002  # by how much an answer may be late for no reason of the path's
+LATE_S = 0.003  # by how much an answer may be late for no reason of the path's
 SHORTEST_PROBE_S, LONGEST_PROBE_S = 0.005, 2.0  # between two probes of a silent path
-BURST_OF_ANSWERS = 3  # as many reports cannot be lost by chance: the path is dead
 PROBE_IDLE_S = 60.0  # for so long a dead path is probed when there is nothing to send
+MOST_DOUBLINGS = 8  # of what counts as late
+MOST_DOUBLED = 32  # repairs at the tail that are sent twice: what a burst of loss takes, not what a dead path held
 FIRST_PROBE_S = 1.0  # after the handshake, of a path that took no part in it
 
 
 class SelectiveSender(PieceSending):
     """Selective repeat on reports, over every path.
 
-    ack_every, ack_delay_s: when the far end reports. tail_copies: how many of the last packets of a burst, per path,
-    are sent twice. give_up_s: as for `Sending`.
+    ack_delay_s: how long the far end may wait before it reports. tail_copies: how many of the last packets of a burst,
+    per path, are sent twice. give_up_s: as for `Sending`.
     """
 
-    def __init__(
-        self, views: Sequence[PathView], *, ack_every: int, ack_delay_s: float, tail_copies: int, give_up_s: float
-    ) -> None:
+    def __init__(self, views: Sequence[PathView], *, ack_delay_s: float, tail_copies: int, give_up_s: float) -> None:
         super().__init__(views, give_up_s=give_up_s)
-        self._answers_due = BURST_OF_ANSWERS * ack_every
         self._ack_delay_s = ack_delay_s
         self._tail: deque[Piece] = deque(maxlen=tail_copies * len(views))
 
@@ -76,12 +74,12 @@ class SelectiveSender(PieceSending):
         if not was_up:
             for lane in self.lanes:
                 if lane.state is not State.UP:
-                    self._abandon(lane)
+                    self._abandon(lane, now)
 
     def _judge(self, lane: Lane, now: float) -> None:
         """Tell losses from reordering, and forget those that were certain long ago."""
         patience_s = lane.reordering_s
-        certain_s = patience_s + lane.srtt_s / 2
+        certain_s = patience_s + lane.srtt_s * 2.0 ** min(lane.doubt, MOST_DOUBLINGS)
         settled = []
         for number, late in lane.missing.items():
             waited_s = now - late.noticed_at
@@ -94,9 +92,9 @@ class SelectiveSender(PieceSending):
         for number in settled:
             del lane.missing[number]
 
-    def _abandon(self, lane: Lane) -> None:
+    def _abandon(self, lane: Lane, now: float) -> None:
         """Let other paths carry what is on its way on this one."""
-        for piece in lane.forget():
+        for piece in lane.give_up(now):
             self._lose(piece)
 
     # -- timers -------------------------------------------------------------------------------------------------------
@@ -105,14 +103,13 @@ class SelectiveSender(PieceSending):
         """Return when a packet may depart, an answer is late, or a probe is due."""
         at = FOREVER
         waiting = self._cursor < self.stream.end or bool(self._again)
+        for lane in self.carriers:
+            if (waiting or lane.copies) and lane.free_at < at:
+                at = lane.free_at
+            if lane.reordering_s and lane.missing:
+                at = min(at, self._judgement_at(lane))
         for lane in self.lanes:
-            if lane.state is State.UP:
-                if (waiting or lane.copies) and lane.free_at < at:
-                    at = lane.free_at
-                if lane.reordering_s and lane.missing:
-                    at = min(at, self._judgement_at(lane))
-            elif lane.probe_at < at:
-                at = lane.probe_at
+            at = min(at, lane.probe_at)
             if lane.outstanding and lane.state is not State.DOWN and (late_at := self._late_at(lane)) < at:
                 at = late_at
         return at
@@ -125,16 +122,21 @@ class SelectiveSender(PieceSending):
 
     def _late_at(self, lane: Lane) -> float:
         """Return when an answer is late: to the oldest packet, or to the probe after that."""
-        wait_s = lane.srtt_s + self._ack_delay_s + max(LATE_S, 4 * lane.rtt.rttvar_s)
+        srtt_s = lane.srtt_s
+        varies_s = 4 * lane.rtt.rttvar_s
+        margin_s = min(varies_s, srtt_s / 16)  # a path on which nothing queues varies little, after some samples
+        wait_s = srtt_s + self._ack_delay_s + lane.gap_s + (margin_s if margin_s > LATE_S else LATE_S)
+        if lane.doubt:
+            wait_s *= 2.0 ** min(lane.doubt, MOST_DOUBLINGS)
         if lane.state is State.SUSPECT:
-            return lane.since + 2 * wait_s
+            return lane.since + wait_s
         return next(iter(lane.outstanding.values()))[1] + wait_s
 
     def on_timer(self, now: float) -> None:
         """Look after packets that are late, and paths that do not answer."""
         self._check_patience(now)
         for lane in self.lanes:
-            if lane.missing:
+            if lane.reordering_s and lane.missing and self._judgement_at(lane) <= now:
                 self._judge(lane, now)
             if lane.outstanding and lane.state is not State.DOWN and self._late_at(lane) <= now:
                 self._silent(lane, now)
@@ -143,8 +145,12 @@ class SelectiveSender(PieceSending):
         """An answer is late: probe, and do not count on the path meanwhile."""
         sent = [sent_at for _, sent_at in lane.outstanding.values()]
         due_before = now - lane.srtt_s - self._ack_delay_s
-        overdue = sum(sent_at <= due_before for sent_at in sent)
-        if lane.state is State.SUSPECT or overdue >= self._answers_due:
+        overdue = [sent_at for sent_at in sent if sent_at <= due_before]
+        others = any(other.state is State.UP for other in self.lanes if other is not lane)
+        # Packets that span two reports' time were to bring three; losing all of them by chance is next to impossible.
+        report_s = self._ack_delay_s + lane.lookahead_s
+        many = others and bool(overdue) and overdue[-1] - overdue[0] >= 2 * report_s
+        if lane.state is State.SUSPECT or many:
             lane.state = State.DOWN
             lane.told_down = True
             silent_s = now - sent[0]
@@ -153,60 +159,66 @@ class SelectiveSender(PieceSending):
         else:
             lane.state = State.SUSPECT
         lane.since = now
+        lane.doubt += 1
         if lane.probe_at == FOREVER:
             lane.probe_at = now
         self._reshare()
-        if any(other.state is State.UP for other in self.lanes):
-            self._abandon(lane)
+        if others:
+            self._abandon(lane, now)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def fill(self, now: float, out: list[Datagram]) -> None:
-        """Hand out what may depart within a packet time, and the probes that are due."""
+        """Hand out what may depart within a packet time, in the order of departure, and the probes that are due."""
         for lane in self.lanes:
-            if lane.state is not State.UP:
-                if lane.probe_at <= now:
-                    self._probe(lane, now, out)
-            elif self._again or self._cursor < self.stream.end or lane.copies:
-                self._fill_lane(lane, now, out)
-        for lane in self.lanes:  # those that were filled before another left them copies
-            if lane.copies and lane.state is State.UP:
-                self._fill_lane(lane, now, out)
-
-    def _fill_lane(self, lane: Lane, now: float, out: list[Datagram]) -> None:
-        end = self.stream.end
-        while (at := lane.free_at if lane.free_at > now else now) <= now + lane.lookahead_s:
-            left: int | None = None
-            if self._again:
-                piece = self._again.popleft()
-                if piece.done:
-                    continue
-                if self._cursor == end:
-                    piece.path_id = lane.path_id
-                    self._copy(piece)
-            elif self._cursor < end:
-                piece = self._cut()
-                piece.path_id = lane.path_id
-                left = self._left_on(lane)
-                self._tail.append(piece)
-                if piece.stop == end:
-                    for tail in self._tail:
-                        self._copy(tail)
-                    self._tail.clear()
-            elif lane.copies:
-                piece = lane.copies.popleft()
-                if piece.done:
-                    continue
-            else:
+            if lane.probe_at <= now:
+                self._probe(lane, now, out)
+        stream = self.stream
+        while True:
+            best: Lane | None = None
+            soonest = FOREVER
+            work = self._again or self._cursor < stream.end
+            for lane in self.carriers:
+                if work or lane.copies:
+                    at = lane.free_at if lane.free_at > now else now
+                    if at < soonest and at <= now + lane.lookahead_s:
+                        best, soonest = lane, at
+            if best is None:
                 return
-            self._send(lane, piece, at, left, out)
+            self._send_next(best, soonest, out)
+
+    def _send_next(self, lane: Lane, at: float, out: list[Datagram]) -> None:
+        """Send a repair, or else something new, or else a copy."""
+        end = self.stream.end
+        left: int | None = None
+        if self._again:
+            piece = self._again.popleft()
+            if piece.done:
+                return
+            if self._cursor == end and len(self._again) < MOST_DOUBLED:
+                piece.path_id = lane.path_id
+                self._copy(piece)
+        elif self._cursor < end:
+            piece = self._cut()
+            piece.path_id = lane.path_id
+            left = self._left_on(lane, at)
+            self._tail.append(piece)
+            if piece.stop == end:
+                for tail in self._tail:
+                    self._copy(tail)
+                self._tail.clear()
+        else:
+            piece = lane.copies.popleft()
+            if piece.done:
+                return
+        self._send(lane, piece, at, left, out)
 
     def _copy(self, piece: Piece) -> None:
         """Let a piece be sent a second time, over the next path that is up, or over the only one."""
         count = len(self.lanes)
         for step in range(1, count + 1):
             lane = self.lanes[(piece.path_id + step) % count]
-            if lane.state is State.UP:
+            if lane in self.carriers:
                 lane.copies.append(piece)
                 return
 

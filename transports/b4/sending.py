@@ -11,6 +11,8 @@ from transports.base import Datagram, PathView
 from transports.events import Buffer
 from transports.tcp.stream import OutgoingStream
 
+EXACT_PER_LANE = 12  # so many of a burst's last packets on each path are counted exactly
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathChange:
@@ -34,6 +36,7 @@ class Sending(ABC):
         self.room_bytes = min(view.mtu_bytes for view in views) - DATA_OVERHEAD_BYTES
         if self.room_bytes < 1:
             raise ValueError(f"mtu_bytes: {min(view.mtu_bytes for view in views)} leaves no room for data")
+        self.carriers: list[Lane] = []  # the lanes that carry data: those that are up, else those that may be
         self.stream = OutgoingStream()
         self.token = 0
         self.failure = ""
@@ -95,8 +98,9 @@ class Sending(ABC):
 
     def _reshare(self) -> None:
         up = [lane for lane in self.lanes if lane.state is State.UP]
-        total_bps = sum(lane.rate_bps for lane in up)
-        for lane in up:
+        self.carriers = up or [lane for lane in self.lanes if lane.state is State.SUSPECT]
+        total_bps = sum(lane.rate_bps for lane in self.carriers)
+        for lane in self.carriers:
             lane.share = lane.rate_bps / total_bps if total_bps else 0.0
 
     def _progress(self, now: float) -> None:
@@ -162,10 +166,29 @@ class PieceSending(Sending):
         self._pieces.append(piece)
         return piece
 
-    def _left_on(self, lane: Lane) -> int:
-        """Return how many more new packets this path will carry: its share of those that the burst still has."""
+    def _left_on(self, lane: Lane, at: float) -> int:
+        """Return how many more new packets this path will carry of those that the burst still has after the present.
+
+        at: when that departs, as the first that any path can send. Exact for the last ones, its share of them before.
+        """
         left = -(-(self.stream.end - self._cursor) // self.room_bytes)
-        return int(left * lane.share + 1e-9)
+        carriers = self.carriers
+        if len(carriers) == 1:
+            return left
+        if left > EXACT_PER_LANE * len(carriers):
+            return int(left * lane.share)
+        size = self.room_bytes + DATA_OVERHEAD_BYTES
+        gaps = [(size + other.overhead_bytes) * other.s_per_byte for other in carriers]
+        times = [max(other.free_at, at) for other in carriers]
+        mine = carriers.index(lane)
+        times[mine] = at + gaps[mine]
+        count = 0
+        for _ in range(left):
+            first = min(times)
+            index = times.index(first)
+            times[index] = first + gaps[index]
+            count += index == mine
+        return count
 
     def _send(self, lane: Lane, piece: Piece, at: float, left: int | None, out: list[Datagram]) -> None:
         """Hand out a transmission of a piece that departs at `at`."""
