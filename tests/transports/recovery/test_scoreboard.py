@@ -143,7 +143,7 @@ class Plain:
     sacked: bool = False
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_every_history_adds_up(data: st.DataObject) -> None:
     board, plain, packets = Scoreboard(), [], []
