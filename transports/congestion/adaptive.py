@@ -28,7 +28,6 @@ FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
 SHORT_PAUSE = 4  # round trips between two bursts that leave the path as it was
 PROBE_PAUSE = 4  # round trips between two probes
 PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
-SLACK_SEGMENTS = 4  # in the window beyond BDP and headroom: delayed acknowledgements cover two at a time
 COMPETE_PACE = 2.0  # windows per round trip: the window, not the pace, is to hold back
 
 
@@ -182,8 +181,7 @@ class Adaptive(CongestionControl):
 
     def _own_queue_s(self) -> float:
         """Return the queueing delay that cruising alone may cause: what the window leaves beyond the BDP."""
-        slack_s = 8 * SLACK_SEGMENTS * self.mss_bytes / self.learned_rate_bps if self.learned_rate_bps else 0.0
-        return self._headroom * self._min_rtt_s + self._probe_queue_s() + slack_s
+        return self._headroom * self._min_rtt_s + self._probe_queue_s()
 
     def _probe_queue_s(self) -> float:
         return min(PROBE_QUEUE_S, self._min_rtt_s / 64)
@@ -243,12 +241,10 @@ class Adaptive(CongestionControl):
         little_s = max(self._headroom * base_s, 2 * rttvar_s if rttvar_s < base_s / 8 else 0.0) + self._probe_queue_s()
         gain = 1 + self._probe.gain if self._probe.running(now) else 1.0
         self.pacing_rate_bps = gain * self.learned_rate_bps
-        self.cwnd_bytes = self.pacing_rate_bps * (base_s + little_s) / 8 + SLACK_SEGMENTS * self.mss_bytes
+        self.cwnd_bytes = self.pacing_rate_bps * (base_s + little_s) / 8 + 4 * self.mss_bytes
 
     def _start_probe(self, now: float) -> None:
-        # long enough that a pair of segments more or less at its ends, as acknowledgements fall, is no discovery
-        segments = MIN_POINTS / self._probe.gain
-        enough_s = 8 * segments * self.mss_bytes / (self.learned_rate_bps or float("inf"))
+        enough_s = 2 * MIN_POINTS * 8 * self.mss_bytes / (self.learned_rate_bps or float("inf"))
         length_s = max(self._probe_queue_s() / self._probe.gain, 1.25 * self._train.span_s, enough_s)
         self._probe.start(now, length_s)
 
