@@ -52,6 +52,7 @@ class Agent:
         self._retry_at = FOREVER
         self._retries = 0
         self._epoch = self._granted = 0
+        self._retired: deque[int] = deque(maxlen=16)  # earlier epochs
         self._lease_s = 0.0
         self._expires_at = FOREVER
         self._refresh_at = FOREVER
@@ -59,7 +60,6 @@ class Agent:
         self._active_at = 0.0  # when there was last something to send or to receive
         self._received_at: float | None = None
         self._demand_bytes = 0
-        self._due_at: float | None = None
         self._fallen_back = False
         initial = Share(
             forward_bps=initial_bps,
@@ -88,8 +88,6 @@ class Agent:
 
     def demand(self, demand_bytes: int, now: float) -> None:
         """A burst begins, or grows, with so much to send; or it is over, with 0."""
-        if demand_bytes and not self._demand_bytes and self._deadline_s is not None:
-            self._due_at = now + self._deadline_s
         self._demand_bytes = demand_bytes
         self._active_at = now
         self._say("announce" if demand_bytes else "done")
@@ -124,7 +122,11 @@ class Agent:
             return False
         if grant.epoch == self._epoch and grant.sequence <= self._granted:
             return True  # an old one, which the network brought late or twice
+        if grant.epoch in self._retired:
+            return True  # from a controller that another has replaced
         waited_s = now - self._sent_at
+        if grant.epoch != self._epoch:
+            self._retired.append(self._epoch)
         self._epoch, self._granted = grant.epoch, grant.sequence
         self._lease_s = grant.lease_s
         self._expires_at = now + grant.lease_s
@@ -203,14 +205,13 @@ class Agent:
         if reason != "ack":
             self._asked, self._sent_at = self._sequence, now
             self._retry_at = now + min(FIRST_RETRY_S * 2.0 ** min(self._retries, 8), LONGEST_RETRY_S)
-        due_at = self._due_at
         state = AgentState(
             flow=self._flow,
             instance=self._instance,
             sequence=self._sequence,
             reason=reason,
             demand_bytes=self._demand_bytes,
-            deadline_s=None if due_at is None or not self._demand_bytes else max(0.0, due_at - now),
+            deadline_s=self._deadline_s if self._demand_bytes else None,
             back=self._is_receiving(now),
             epoch=self._epoch,
             granted=self._granted,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from transports.b4.messages import AgentState, Grant, MalformedMessageError, Share, decode, wire_bytes
+from transports.b4.packets import DATA_OVERHEAD_BYTES
 from transports.b4.parameters import PacedParameters, job_of
 from transports.b4.plan import EdgeKey, Want, capacity_bps, edges_of, share_out
 from transports.base import Datagram, Machine, Rng, ServiceContext, ServicePlacement
@@ -46,6 +47,7 @@ class _Peer:
     flow: str
     weight: float
     back: bool  # the flow runs against the direction of its paths
+    paths: tuple[str, ...]  # by the flow's name, until it has spoken
     state: AgentState | None = None
     promises: list[_Promise] = field(default_factory=list)
     sequence: int = 0
@@ -53,13 +55,7 @@ class _Peer:
     target: tuple[tuple[float, float], ...] = ()
     safe: tuple[float, ...] = ()
     safe_back: tuple[float, ...] = ()
-    heard_at: float = 0.0
     refused: bool = False
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths of its flow, none before it has spoken."""
-        return () if self.state is None else tuple(path.name for path in self.state.paths)
 
     def held(self, now: float) -> tuple[tuple[float, float], ...]:
         """Return the most that it may be sending on each path, by all that it may believe."""
@@ -79,9 +75,19 @@ class Controller(Machine):
         self._epoch = rng.getrandbits(63) + 1  # 0 stands for no grant
         weights = parameters.weight_of
         self._peers = [
-            _Peer(flow=flow, weight=weights.get(job_of(flow), 1.0), back=_runs_back(topology, flow)) for flow in flows
+            _Peer(
+                flow=flow,
+                weight=weights.get(job_of(flow), 1.0),
+                back=_runs_back(topology, flow),
+                paths=_paths_of(topology, flow),
+            )
+            for flow in flows
         ]
         self._capacities = capacity_bps(topology, parameters.headroom)
+        for peer in self._peers:
+            self._know_paths(peer, peer.paths)
+        self._began_at = 0.0
+        self._predecessor = False  # somebody else's grants may be in force, or on their way
         self._quiet_until: float | None = None  # None: nothing has happened yet
         self._stale = False  # targets are to be computed again
         self._events: deque[Event] = deque()
@@ -146,6 +152,7 @@ class Controller(Machine):
 
     def _begin(self, now: float) -> None:
         if self._quiet_until is None:
+            self._began_at = now
             self._quiet_until = now + self._parameters.lease_s + self._parameters.grace_s
 
     def _is_quiet(self) -> bool:
@@ -156,7 +163,9 @@ class Controller(Machine):
         if self._quiet_until is None:
             return False
         if self._quiet_until <= now or all(peer.state is not None for peer in self._peers):
-            self._quiet_until = FOREVER
+            # A predecessor's last grants take a delay to arrive, and their acknowledgements another one.
+            known_at = self._began_at + 2 * self._parameters.grace_s if self._predecessor else now
+            self._quiet_until = FOREVER if known_at <= now else min(self._quiet_until, known_at)
         return self._quiet_until == FOREVER
 
     def _check(self, peer: _Peer, state: AgentState) -> None:
@@ -176,10 +185,8 @@ class Controller(Machine):
         if before is not None and before.instance == state.instance and state.sequence <= before.sequence:
             return  # late, or twice
         peer.state = state
-        peer.heard_at = now
         if before is None or before.instance != state.instance:
-            peer.safe = tuple(self._safe_bps(path.name, back=peer.back) for path in state.paths)
-            peer.safe_back = tuple(self._safe_back_bps(path.name) for path in state.paths)
+            self._know_paths(peer, tuple(path.name for path in state.paths))
             peer.target = ()
             if before is not None and peer.promises:  # another process: what the one before it had may be in use
                 peer.promises = [promise for promise in peer.promises if len(promise.rates) == len(state.paths)]
@@ -191,6 +198,7 @@ class Controller(Machine):
             # The agent uses what it says: of the grants sent before it came to that, none any more.
             peer.promises = [promise for promise in peer.promises if promise.sequence >= state.granted]
         elif state.epoch and state.lease_left_s:
+            self._predecessor = True
             until = now + min(state.lease_left_s, self._parameters.lease_s) + self._parameters.grace_s
             peer.promises = [promise for promise in peer.promises if promise.sequence]
             peer.promises.append(_Promise(sequence=0, rates=rates, until=until))
@@ -201,6 +209,11 @@ class Controller(Machine):
             detail = f"{state.reason} from {state.flow}: {state.demand_bytes} B to send"
             down = [path.name for path in state.paths if not path.up]
             self._events.append(Notice(kind="b4-heard", detail=f"{detail}; down: {', '.join(down) or 'none'}"))
+
+    def _know_paths(self, peer: _Peer, paths: tuple[str, ...]) -> None:
+        peer.paths = paths
+        peer.safe = tuple(self._safe_bps(path, back=peer.back) for path in paths)
+        peer.safe_back = tuple(self._safe_back_bps(path) for path in paths)
 
     def _safe_bps(self, path: str, *, back: bool) -> float:
         """Return the safe share of a path, as if all flows crossed it: so none has to be told when another comes."""
@@ -219,11 +232,11 @@ class Controller(Machine):
         floors: dict[str, float] = {}
         for number, peer in enumerate(self._peers):
             state = peer.state
-            if state is None:
-                continue
-            up = tuple(path.up for path in state.paths)
-            demand_bps = _demand_bps(state)
-            backs = ((False, demand_bps), (True, inf if state.back else None))
+            if state is None:  # it may be using its safe share
+                up, backs = (False,) * len(peer.paths), [(False, self._demand_bps(peer))]
+            else:
+                up = tuple(path.up for path in state.paths)
+                backs = [(False, self._demand_bps(peer)), (True, inf if state.back else None)]
             for far, wanted_bps in backs:
                 wants.append(
                     Want(
@@ -284,8 +297,6 @@ class Controller(Machine):
         """Return what all agents together may be sending across an edge."""
         load = 0.0
         for peer in self._peers:
-            if peer.state is None:
-                continue
             for path, (forward, back) in zip(peer.paths, peer.held(now), strict=True):
                 if edge in edges_of(self._topology, path, back=peer.back):
                     load += forward
@@ -324,9 +335,26 @@ class Controller(Machine):
         )
         out.append(Datagram(number, grant, wire_bytes(grant), now))
 
+    def _demand_bps(self, peer: _Peer) -> float | None:
+        """Return the rate that a burst needs, headers and framing included; None between bursts."""
+        state = peer.state
+        if state is None or not state.demand_bytes:
+            return None
+        if not state.deadline_s:
+            return inf
+        mtu_bytes = min(self._topology.path_mtu_bytes(path) for path in peer.paths)
+        wire_bytes = mtu_bytes + max(self._overhead_bytes(path) for path in peer.paths)
+        return state.demand_bytes * 8 / state.deadline_s * wire_bytes / (mtu_bytes - DATA_OVERHEAD_BYTES)
+
     def _overhead_bytes(self, path: str) -> int:
         framing_bytes = max(link.framing_bytes for link in self._topology.path_links(path))
         return framing_bytes + self._topology.paths[path].overhead_bytes
+
+
+def _paths_of(topology: Topology, flow: str) -> tuple[str, ...]:
+    """Return the paths that a flow's name tells, or all where it does not."""
+    names = tuple(flow.split("/", 2)[2].split("+")) if flow.count("/") >= 2 else ()
+    return names if names and all(name in topology.paths for name in names) else tuple(topology.paths)
 
 
 def _runs_back(topology: Topology, flow: str) -> bool:
@@ -335,12 +363,6 @@ def _runs_back(topology: Topology, flow: str) -> bool:
     starts = {path.sites[0] for path in topology.paths.values()}
     ends = {path.sites[-1] for path in topology.paths.values()}
     return source in ends and source not in starts
-
-
-def _demand_bps(state: AgentState) -> float | None:
-    if not state.demand_bytes:
-        return None
-    return inf if not state.deadline_s else state.demand_bytes * 8 / state.deadline_s
 
 
 def _wanted(state: AgentState) -> tuple[object, ...]:

@@ -68,7 +68,8 @@ class AgentState:
 
     reason: "announce" (a burst begins, or the flow), "done" (it is over), "link" (a path has failed or come back),
     "refresh" (the grant grows old) or "ack" (a grant has come, which needs no answer).
-    demand_bytes: still to be sent; 0 for nothing. deadline_s: from now, None for as soon as possible. back: the far
+    demand_bytes: what the burst has to carry; 0 for nothing. deadline_s: for the burst, from when it
+    was announced; None for as soon as possible. back: the far
     end is sending. epoch, granted: the grant in force, 0 for none. lease_left_s: how much longer it holds.
     """
 

@@ -14,7 +14,7 @@ from transports.b4.sending import PieceSending, Sending
 from transports.base import Datagram, PathView
 from transports.events import Buffer
 
-MAX_BACKOFFS = 8
+CONSTANT, MAX_BACKOFFS = 3, 8  # timeouts without an answer before the first that is longer, and longer ones
 LONGEST_RTO_S = 8.0
 FRUITLESS = 2  # timeouts after which go-back-N becomes careful
 LEAST_WINDOW, MOST_WINDOW = 4, 1024  # packets
@@ -24,7 +24,7 @@ REMEMBERED_RTOS = 4  # for so long a late arrival of a packet that timed out is 
 def _rto_s(lane: Lane, rto_rtts: float, timeouts: int) -> float:
     """Return the timeout after so many without an answer; beside the round trip, a packet takes its own time."""
     rto_s = lane.srtt_s * rto_rtts + lane.gap_s
-    return max(rto_s, min(rto_s * 2.0 ** min(timeouts, MAX_BACKOFFS), LONGEST_RTO_S))
+    return max(rto_s, min(rto_s * 2.0 ** min(max(timeouts - CONSTANT, 0), MAX_BACKOFFS), LONGEST_RTO_S))
 
 
 class TimeoutSender(PieceSending):
@@ -54,11 +54,15 @@ class TimeoutSender(PieceSending):
             at = min(at, self._expires_at(lane))
         return at
 
-    def _expires_at(self, lane: Lane) -> float:
+    def _oldest_at(self, lane: Lane) -> float:
+        """Return when the oldest packet was sent that may still arrive."""
         sent_at = next((late.sent_at for late in lane.missing.values() if not late.lost), FOREVER)
         if sent_at == FOREVER and lane.outstanding:
             sent_at = next(iter(lane.outstanding.values()))[1]
-        return sent_at + _rto_s(lane, self._rto_rtts, lane.silences)
+        return sent_at
+
+    def _expires_at(self, lane: Lane) -> float:
+        return self._oldest_at(lane) + _rto_s(lane, self._rto_rtts, lane.silences)
 
     def on_timer(self, now: float) -> None:
         """Send again what has timed out."""
@@ -66,8 +70,10 @@ class TimeoutSender(PieceSending):
         for lane in self.lanes:
             if self._expires_at(lane) <= now:
                 self.timeouts += 1
+                if self._oldest_at(lane) >= lane.since:  # what was sent before the last timeout tells nothing more
+                    lane.silences += 1
+                    lane.since = now
                 self._expire(lane, now)
-                lane.silences += 1
 
     def _expire(self, lane: Lane, now: float) -> None:
         rto_s = _rto_s(lane, self._rto_rtts, lane.silences)
