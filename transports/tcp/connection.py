@@ -365,8 +365,6 @@ class TcpEndpoint(Endpoint):
                 # an original behind its repair: nothing is taken from it, but a DSACK tells the sender (RFC 2883 §4)
                 receiver.on_data(offset, segment.payload, False, now)
             return
-        if offset <= receiver.next_offset:
-            self._ts_recent = value
         age = (int(now / TICK_S) + self._clock_offset - (segment.timestamp_echo or 0)) & MASK
         echoed_s = now - age * TICK_S if age < 0x80000000 else None
         ack = unwrap(segment.acknowledgement, self._iss + 1 + sender.board.una) - self._iss - 1
@@ -374,6 +372,10 @@ class TcpEndpoint(Endpoint):
             self._rejected += 1  # it acknowledges what was never sent (RFC 9293 §3.10.7.4, RFC 5961 §5)
             receiver.ack_now = True
             return
+        # only now, and only by a segment at the left edge: else one forged or stale segment would set the clock forward,
+        # and PAWS would drop all that follows (RFC 7323 §5.3 R2 before R3)
+        if offset <= receiver.next_offset <= offset + len(segment.payload):
+            self._ts_recent = value
         if ack >= sender.board.una:
             edge = ack + (segment.window << self._peer_scale)
             sender.window_edge = max(sender.window_edge, edge)

@@ -681,3 +681,16 @@ def test_a_path_without_room_for_data_is_refused() -> None:
         RENO.make_endpoint(
             EndpointContext(role=CLIENT, flow="f", paths=[path], rng=Random(1), parameters=TcpParameters())
         )
+
+
+def test_a_segment_that_is_refused_does_not_set_the_timestamp_clock() -> None:
+    pair = Pair("reno")
+    pair.connect()
+    pair.send(bytes(20_000))
+    pair.run()
+    far_ahead_ms = -(2**31 - 65536)
+    pair.inject(SERVER, pair.forge(CLIENT, ACK, offset=-5000, ack=9_999_999, age_ms=far_ahead_ms))
+    pair.inject(SERVER, pair.forge(CLIENT, ACK, offset=-5000, ack=0, age_ms=far_ahead_ms))
+    pair.send(bytes(20_000), message_id=2)
+    pair.run()
+    assert [data for _, data in pair.received()] == [bytes(20_000)] * 2
