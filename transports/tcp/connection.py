@@ -372,7 +372,7 @@ class TcpEndpoint(Endpoint):
             self._rejected += 1  # it acknowledges what was never sent (RFC 9293 §3.10.7.4, RFC 5961 §5)
             receiver.ack_now = True
             return
-        # only now, and only by a segment at the left edge: else one forged or stale segment would set the clock forward,
+        # only now, and only by a segment at the left edge: else a forged or stale one would set the clock forward,
         # and PAWS would drop all that follows (RFC 7323 §5.3 R2 before R3)
         if offset <= receiver.next_offset <= offset + len(segment.payload):
             self._ts_recent = value
