@@ -67,7 +67,7 @@ def test_completion_follows_the_closed_form_packet_by_packet(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("loss", "slowdown"), [(1e-4, 3.58), (1e-3, 3.79)])
+@pytest.mark.parametrize(("loss", "slowdown"), [(1e-3, 3.79)])
 def test_mean_slowdown_is_the_published_closed_form_s(loss: float, slowdown: float) -> None:
     """128 MiB in chunks of 4 KiB at 400 Gbit/s and 25 ms: ideal 27.68 ms (arXiv 2505.05366)."""
     chunk, chunks, rtt_s = 4096, 32768, 0.025
