@@ -33,6 +33,7 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # net.core.{w,r}mem_max are the machine's: only privilege passes them
 COMMAND_TIME_LIMIT_S = 30.0
 LARGEST_REQUEST = 1 << 20
 
@@ -127,6 +128,9 @@ class Holder:
             self._answer({})
         elif what == "socket":
             with socket.socket(*request["arguments"]) as made:
+                for option in (SO_SNDBUFFORCE, SO_RCVBUFFORCE):
+                    if request["buffer_bytes"]:
+                        made.setsockopt(socket.SOL_SOCKET, option, request["buffer_bytes"])
                 socket.send_fds(self._channel, [b"{}"], [made.fileno()])
         else:
             raise ValueError(f"{what!r} is not a request")

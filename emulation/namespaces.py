@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.identity import RunDirectory
-from emulation.wiring import MIDDLE, CoastOptions, Port, Wiring, plan_wiring
+from emulation.processors import share_out
+from emulation.wiring import MIDDLE, RECEIVING_PROCESSORS, CoastOptions, Port, Wiring, plan_wiring, relay_groups
 from wan.topology import Topology
 
 _HERE = Path(__file__).parent
@@ -38,6 +39,14 @@ def require_tools(*names: str) -> None:
     if missing := [name for name in names if find_tool(name) is None]:
         packages = " ".join(sorted({PACKAGES[name] for name in missing}))
         raise UnsupportedError(f"{', '.join(missing)} is missing; apt-get install {packages}")
+
+
+class Completed(NamedTuple):
+    """How a command went."""
+
+    status: int
+    stdout: str
+    stderr: str
 
 
 class Namespaces:
@@ -91,17 +100,21 @@ class Namespaces:
         enter = [sys.executable, "-I", "-S", str(_HERE / "enter.py"), str(holder), str(first)]
         return [*enter, self.network_paths[name], *argv]
 
-    def run(self, name: str, argv: Sequence[str], *, text: str = "", check: bool = True) -> str:
+    def run(self, name: str, argv: Sequence[str], *, text: str = "") -> str:
         """Run a short command inside a namespace to its end; return what it wrote to its standard output.
 
-        Raises UnsupportedError with its own words when it fails, unless `check` is False.
+        Raises UnsupportedError with its own words when it fails.
         """
-        tool = find_tool(argv[0]) or argv[0]
-        answer = self._ask({"request": "run", "network": name, "argv": [tool, *argv[1:]], "text": text})
-        if check and answer["status"]:
-            words = " ".join((answer["stderr"] or answer["stdout"]).split()) or f"exit status {answer['status']}"
+        done = self.attempt(name, argv, text=text)
+        if done.status:
+            words = " ".join((done.stderr or done.stdout).split()) or f"exit status {done.status}"
             raise UnsupportedError(f"{' '.join(argv)}: {words}")
-        return str(answer["stdout"])
+        return done.stdout
+
+    def attempt(self, name: str, argv: Sequence[str], *, text: str = "") -> Completed:
+        """Run a short command inside a namespace to its end; return how it went. text: its standard input."""
+        tool = find_tool(argv[0]) or argv[0]
+        return Completed(**self._ask({"request": "run", "network": name, "argv": [tool, *argv[1:]], "text": text}))
 
     def sysctl(self, name: str, values: Mapping[str, str], *, where_present: Sequence[str] = ()) -> None:
         """Set kernel parameters of a namespace. Raises UnsupportedError."""
@@ -116,9 +129,13 @@ class Namespaces:
         """Let `target` show what `source` holds, to programs started with `command`. Raises RunFailedError."""
         self._ask({"request": "bind", "source": str(source), "target": target})
 
-    def socket(self, name: str, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """Return a socket that belongs to a namespace, for use in this very process. Raises RunFailedError."""
-        self._send({"request": "socket", "network": name, "arguments": [int(family), int(kind), int(protocol)]})
+    def socket(self, name: str, family: int, kind: int, *, buffer_bytes: int = 0) -> socket.socket:
+        """Return a socket that belongs to a namespace, for use in this very process. Raises RunFailedError.
+
+        buffer_bytes: size of its buffers, past what the machine allows to sockets in general; 0 for the default.
+        """
+        arguments = [int(family), int(kind), 0]
+        self._send({"request": "socket", "network": name, "arguments": arguments, "buffer_bytes": buffer_bytes})
         answer, descriptors, _, _ = socket.recv_fds(self._channel, _LARGEST_ANSWER, 1)
         self._check(answer)
         return socket.socket(fileno=descriptors[0])
@@ -180,7 +197,10 @@ class TwoCoasts:
         require_tools("ip", "ethtool")
         with ExitStack() as stack:
             self.directory = stack.enter_context(RunDirectory())
-            self.wiring: Wiring = plan_wiring(topology, tag=self.directory.tag, stages=stages)
+            tag = self.directory.tag
+            relays = 0 if stages is not None else len(relay_groups(topology, len(topology.paths)))
+            processors = share_out(os.sched_getaffinity(0), most_relays=relays, turn=int(tag.removeprefix("bc"), 16))
+            self.wiring: Wiring = plan_wiring(topology, tag=tag, processors=processors, stages=stages)
             self.namespaces = stack.enter_context(Namespaces([*self.wiring.sites, MIDDLE], rootless=rootless))
             for pid in self.namespaces.pids:
                 self.directory.record(pid)
@@ -192,7 +212,8 @@ class TwoCoasts:
         names = (MIDDLE, *wiring.sites)
         for name in names:
             settings = wiring.sysctls(name, self.options)
-            spaces.sysctl(name, settings, where_present=[key for key in settings if ".ipv6." in key])
+            optional = [key for key in settings if ".ipv6." in key or key == RECEIVING_PROCESSORS]
+            spaces.sysctl(name, settings, where_present=optional)
         spaces.run(MIDDLE, ["ip", "-batch", "-"], text=_lines(wiring.middle_commands(spaces.network_paths)))
         for name in names:
             for argv in wiring.offload_commands(name):
@@ -216,9 +237,9 @@ class TwoCoasts:
         """Return the command that runs `argv` on a coast; see `Namespaces.command`."""
         return self.namespaces.command(site, argv)
 
-    def socket(self, site: str, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """Return a socket on a coast, for use in this process. Raises RunFailedError."""
-        return self.namespaces.socket(site, family, kind, protocol)
+    def socket(self, site: str, family: int, kind: int, *, buffer_bytes: int = 0) -> socket.socket:
+        """Return a socket on a coast, for use in this process; see `Namespaces.socket`."""
+        return self.namespaces.socket(site, family, kind, buffer_bytes=buffer_bytes)
 
     def record(self, pid: int) -> None:
         """Write down a process that belongs to this run, for `cleanup`."""

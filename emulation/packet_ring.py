@@ -8,6 +8,7 @@ Source: packet(7), and Documentation/networking/packet_mmap.rst of Linux.
 import mmap
 import socket
 import struct
+import time
 from collections.abc import Callable
 from errno import EAGAIN, ENOBUFS
 from typing import NamedTuple
@@ -26,6 +27,8 @@ _HEADER = struct.Struct("=IIIHHII")  # tpacket2_hdr: status, len, snaplen, mac, 
 _HEADROOM = 128  # more than TPACKET2_HDRLEN and what aligns the network header
 _RING_BYTES = 32 << 20
 _BLOCK_BYTES = 1 << 18
+_RETRY_S = 100e-6
+_ATTEMPTS = 200
 
 _Take = Callable[[int, bytes, float], None]
 
@@ -40,17 +43,18 @@ class RingCounts(NamedTuple):
 class PacketRing:
     """The IPv4 frames that come in through `device`, and a way out through it. Raises OSError.
 
-    mtu_bytes: largest IP packet. To be made inside the namespace in which the device is.
+    mtu_bytes: largest IP packet. refused: attempts to send for which the kernel had no room; unsent: frames given up.
+    To be made inside the namespace in which the device is.
     """
 
-    __slots__ = ("_at", "_map", "_slot_bytes", "_slots", "_socket", "_words", "unsent")
+    __slots__ = ("_at", "_map", "_slot_bytes", "_slots", "_socket", "_words", "refused", "unsent")
 
     def __init__(self, device: str, mtu_bytes: int) -> None:
         slot = 1 << (mtu_bytes + 14 + _HEADROOM - 1).bit_length()
         self._slot_bytes = slot
         self._slots = _RING_BYTES // slot
         self._at = 0
-        self.unsent = 0
+        self.unsent = self.refused = 0
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # nothing is received until it is bound
         try:
             self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
@@ -95,13 +99,17 @@ class PacketRing:
         return most
 
     def send(self, frame: bytes) -> None:
-        """Send a frame; one that the kernel has no room for is counted as unsent."""
-        try:
-            self._socket.send(frame)
-        except OSError as error:
-            if error.errno not in (ENOBUFS, EAGAIN):
-                raise
-            self.unsent += 1
+        """Send a frame. When the far end's backlog is full, try again for a while; after that it is unsent."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._socket.send(frame)
+                return
+            except OSError as error:
+                if error.errno not in (ENOBUFS, EAGAIN):
+                    raise
+            self.refused += 1
+            time.sleep(_RETRY_S)
+        self.unsent += 1
 
     def counts(self) -> RingCounts:
         """Return, and reset, what the kernel has counted."""

@@ -1,11 +1,12 @@
-"""A relay as whoever runs an experiment sees it: start it, tell it when iterations begin, ask what it did."""
+"""Relays as whoever runs an experiment sees them: start them, tell them when iterations begin, ask what they did."""
 
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
@@ -14,16 +15,70 @@ from emulation.base import RunFailedError, UnsupportedError
 from emulation.frames import BurstRule
 from emulation.namespaces import TwoCoasts
 from emulation.relay_protocol import BeginIteration, RelayPath, RelayPlan, RelayReport, Report, Restart
-from emulation.wiring import MIDDLE
+from emulation.wiring import MIDDLE, relay_groups
 
 _TIME_LIMIT_S = 20.0
 
 
 class RelayProcess:
-    """The relay of all paths of two coasts. A context manager; frames pass from when it is made until it is closed.
+    """One relay. Raises UnsupportedError when it cannot take the interfaces, RunFailedError when it does not start."""
 
-    bursts, sample_interval_s, real_time: as in `RelayPlan`. epoch_s: when the run begins, on CLOCK_MONOTONIC.
-    Raises UnsupportedError when it cannot take the interfaces, RunFailedError when it does not start.
+    def __init__(self, coasts: TwoCoasts, plan: RelayPlan) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                coasts.enter(MIDDLE, [sys.executable, "-m", "emulation.relay", str(theirs.fileno())]),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+        self._control = Connection(ours.detach())
+        try:
+            coasts.record(self._process.pid)
+            self.send(plan)
+        except BaseException:
+            self.close()
+            raise
+
+    def await_readiness(self) -> None:
+        """Return once frames pass."""
+        if (refusal := self.receive()) is not None:
+            raise UnsupportedError(str(refusal))
+
+    def send(self, order: object) -> None:
+        """Give it an order. Raises RunFailedError when it is gone."""
+        try:
+            self._control.send(order)
+        except OSError as error:
+            raise RunFailedError(f"the relay is gone: {error.strerror}") from error
+
+    def receive(self) -> object:
+        """Return its answer. Raises RunFailedError when there is none."""
+        if not self._control.poll(_TIME_LIMIT_S):
+            raise RunFailedError(f"the relay did not answer within {_TIME_LIMIT_S:g} s")
+        try:
+            return self._control.recv()
+        except (EOFError, ConnectionError):
+            raise RunFailedError("the relay has died") from None
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self._control.close()
+        self._process.terminate()
+        try:
+            self._process.wait(_TIME_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Relays:
+    """The relays between two coasts, as one. A context manager; frames pass from when it is made until it is closed.
+
+    There is one for each processor that the coasts have set aside for relays, at most.
+    bursts, sample_interval_s, calm, real_time: as in `RelayPlan`. epoch_s: when the run begins, on CLOCK_MONOTONIC.
+    Raises UnsupportedError when they cannot take the interfaces, RunFailedError when one does not start.
     """
 
     def __init__(
@@ -34,50 +89,32 @@ class RelayProcess:
         epoch_s: float | None = None,
         bursts: Mapping[str, BurstRule] | None = None,
         sample_interval_s: float | None = None,
+        calm: bool = False,
         real_time: bool = True,
     ) -> None:
         topology = coasts.wiring.topology
-        paths = []
-        for name in topology.paths:
-            left, right = coasts.wiring.ports_of(name)
-            paths.append(
-                RelayPath(
-                    name=name,
-                    left=left.middle_device,
-                    right=right.middle_device,
-                    mtu_bytes=topology.path_mtu_bytes(name),
-                )
-            )
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                coasts.enter(MIDDLE, [sys.executable, "-m", "emulation.relay", str(theirs.fileno())]),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-        self._control = Connection(ours.detach())
-        try:
-            coasts.record(self._process.pid)
-            self._send(
-                RelayPlan(
+        processors = coasts.wiring.processors.relays
+        epoch_s = time.monotonic() if epoch_s is None else epoch_s
+        with ExitStack() as stack:
+            self._relays: list[RelayProcess] = []
+            for number, names in enumerate(relay_groups(topology, max(1, len(processors)))):
+                plan = RelayPlan(
                     topology=topology,
-                    paths=tuple(paths),
+                    paths=tuple(_relay_path(coasts, name) for name in names),
                     seed=seed,
-                    epoch_s=time.monotonic() if epoch_s is None else epoch_s,
-                    bursts=dict(bursts or {}),
+                    epoch_s=epoch_s,
+                    bursts={name: rule for name, rule in (bursts or {}).items() if name in names},
                     sample_interval_s=sample_interval_s,
+                    calm=calm,
+                    processor=processors[number] if processors else None,
                     real_time=real_time,
                 )
-            )
-            refusal = self._receive()
-        except RunFailedError:
-            self.close()
-            raise
-        if refusal is not None:
-            self.close()
-            raise UnsupportedError(str(refusal))
+                relay = RelayProcess(coasts, plan)
+                stack.callback(relay.close)
+                self._relays.append(relay)
+            for relay in self._relays:
+                relay.await_readiness()
+            self._stack = stack.pop_all()
 
     def restart(
         self,
@@ -86,54 +123,39 @@ class RelayProcess:
         epoch_s: float,
         bursts: Mapping[str, BurstRule] | None = None,
         sample_interval_s: float | None = None,
+        calm: bool = False,
     ) -> None:
         """Begin again: fresh links, streams and counts (after a probe, before the run)."""
-        self._send(Restart(seed=seed, epoch_s=epoch_s, bursts=dict(bursts or {}), sample_interval_s=sample_interval_s))
+        order = Restart(
+            seed=seed, epoch_s=epoch_s, bursts=dict(bursts or {}), sample_interval_s=sample_interval_s, calm=calm
+        )
+        self._each(lambda relay: relay.send(order))
 
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
         """Announce an iteration of the first job, seconds from the epoch: what links do then is anchored to it."""
-        self._send(BeginIteration(iteration=iteration, begins_s=begins_s))
+        order = BeginIteration(iteration=iteration, begins_s=begins_s)
+        self._each(lambda relay: relay.send(order))
 
-    def report(self) -> RelayReport:
-        """Return what the relay did since it began. Raises RunFailedError when it is gone."""
-        return self._ask(Report())
+    def report(self, *, stop: bool = False) -> RelayReport:
+        """Return what the relays did since they began; end them when `stop`. Raises RunFailedError when one is gone."""
+        self._each(lambda relay: relay.send(Report(stop=stop)))
+        reports = []
+        for relay in self._relays:
+            answer = relay.receive()
+            if not isinstance(answer, RelayReport):
+                raise RunFailedError(str(answer))
+            reports.append(answer)
+        if stop:
+            self.close()
+        return RelayReport.merged(reports)
 
-    def stop(self) -> RelayReport:
-        """Return the report, and end the relay."""
-        report = self._ask(Report(stop=True))
-        self.close()
-        return report
-
-    def _ask(self, order: Report) -> RelayReport:
-        self._send(order)
-        answer = self._receive()
-        if not isinstance(answer, RelayReport):
-            raise RunFailedError(str(answer))
-        return answer
-
-    def _send(self, order: object) -> None:
-        try:
-            self._control.send(order)
-        except OSError as error:
-            raise RunFailedError(f"the relay is gone: {error.strerror}") from error
-
-    def _receive(self) -> object:
-        if not self._control.poll(_TIME_LIMIT_S):
-            raise RunFailedError(f"the relay did not answer within {_TIME_LIMIT_S:g} s")
-        try:
-            return self._control.recv()
-        except (EOFError, ConnectionError):
-            raise RunFailedError("the relay has died") from None
+    def _each(self, act: Callable[[RelayProcess], None]) -> None:
+        for relay in self._relays:
+            act(relay)
 
     def close(self) -> None:
-        """End the relay, whatever it is doing."""
-        self._control.close()
-        self._process.terminate()
-        try:
-            self._process.wait(_TIME_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """End the relays."""
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
@@ -142,3 +164,8 @@ class RelayProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _relay_path(coasts: TwoCoasts, name: str) -> RelayPath:
+    left, right = coasts.wiring.ports_of(name)
+    return RelayPath(name=name, left=left.middle_device, right=right.middle_device, mtu_bytes=left.mtu_bytes)

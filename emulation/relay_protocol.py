@@ -1,6 +1,6 @@
 """What the relay and whoever started it say to each other. Apart from the relay, which is a program: `python -m`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from emulation.frames import BurstRule
@@ -23,7 +23,9 @@ class RelayPlan:
     """What a relay needs to know. epoch_s: when the run begins, on the monotonic clock.
 
     bursts: how the bursts on a path are told, by its name. sample_interval_s: spacing of the queues' time series.
-    real_time: ask for a real-time scheduling priority, which only root may have.
+    calm: the links' events do not happen (for probes).
+    processor: where to run, None for anywhere. real_time: ask for a real-time scheduling priority, which only root may
+    have.
     """
 
     topology: Topology
@@ -32,6 +34,8 @@ class RelayPlan:
     epoch_s: float
     bursts: Mapping[str, BurstRule] = field(default_factory=dict)
     sample_interval_s: float | None = None
+    calm: bool = False
+    processor: int | None = None
     real_time: bool = True
 
 
@@ -43,6 +47,7 @@ class Restart:
     epoch_s: float
     bursts: Mapping[str, BurstRule] = field(default_factory=dict)
     sample_interval_s: float | None = None
+    calm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """How late something was, seconds. p50 and p99 are rounded up to the microsecond; all zero when there was none."""
+    """How late something was, seconds; all zero when there was none.
+
+    p50 and p99 are rounded up to the microsecond; where one lies above 20 ms, it is given as the largest of all.
+    """
 
     count: int
     mean_s: float
@@ -73,7 +81,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayReport:
-    """What a relay did since it began, or began again.
+    """What a relay, or several together, did since it began, or began again.
 
     lateness: when frames were sent, less when they were due. reading: when frames were taken from the ring, less when
     the kernel put them there; links reckon from the latter. cpu_share: of one core, mean and busiest second.
@@ -94,6 +102,23 @@ class RelayReport:
     links: tuple[LinkRecord, ...]
     queues: tuple[QueueSample, ...]
 
+    @classmethod
+    def merged(cls, reports: "Sequence[RelayReport]") -> "RelayReport":
+        """Return one report for relays that worked side by side: sums, and of times and shares the worst one's."""
+        return cls(
+            elapsed_s=max(each.elapsed_s for each in reports),
+            lateness=_worst([each.lateness for each in reports]),
+            reading=_worst([each.reading for each in reports]),
+            cpu_share=max(each.cpu_share for each in reports),
+            busiest_cpu_share=max(each.busiest_cpu_share for each in reports),
+            ring_dropped=sum(each.ring_dropped for each in reports),
+            unsent=sum(each.unsent for each in reports),
+            backlog_dropped=max(each.backlog_dropped for each in reports),  # each has counted the same
+            real_time=all(each.real_time for each in reports),
+            links=tuple(link for each in reports for link in each.links),
+            queues=tuple(sorted((queue for each in reports for queue in each.queues), key=lambda queue: queue.at_s)),
+        )
+
     def troubles(self, *, p99_limit_s: float = 1e-3, cpu_limit: float = 0.95) -> tuple[str, ...]:
         """Return what makes the run doubtful, one sentence each."""
         found = []
@@ -109,3 +134,14 @@ class RelayReport:
             if count:
                 found.append(f"{count} packets were lost {where}")
         return tuple(found)
+
+
+def _worst(parts: Sequence[Lateness]) -> Lateness:
+    count = sum(part.count for part in parts)
+    return Lateness(
+        count=count,
+        mean_s=sum(part.mean_s * part.count for part in parts) / count if count else 0.0,
+        p50_s=max(part.p50_s for part in parts),
+        p99_s=max(part.p99_s for part in parts),
+        max_s=max(part.max_s for part in parts),
+    )

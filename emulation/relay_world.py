@@ -5,6 +5,7 @@ Pure: no socket, no clock. It runs the very links of the simulator, with the ver
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from random import Random
@@ -79,14 +80,25 @@ class RelayWorld:
     """The links of some paths of a topology. Times are seconds since the run began.
 
     paths: names; ways are numbered by their order here. bursts: how bursts are told on a path, by its name.
+    calm: the links' events do not happen. shortest_delay_s: what every frame takes at least.
     """
 
-    def __init__(self, topology: Topology, paths: Sequence[str], *, seed: int, bursts: Mapping[str, BurstRule]) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        paths: Sequence[str],
+        *,
+        seed: int,
+        bursts: Mapping[str, BurstRule] | None = None,
+        calm: bool = False,
+    ) -> None:
         self._seed = seed
+        bursts = bursts or {}
         names = dict.fromkeys(name for path in paths for name in topology.paths[path].links)
+        links = {name: replace(topology.links[name], events=()) if calm else topology.links[name] for name in names}
         self._wires = {
-            (name, back): _Wire(Link(topology.links[name], back=back, stream=partial(self._link_stream, name, back)))
-            for name in names
+            (name, back): _Wire(Link(link, back=back, stream=partial(self._link_stream, name, back)))
+            for name, link in links.items()
             for back in (False, True)
         }
         self._ways: list[_Way] = []
@@ -99,6 +111,7 @@ class RelayWorld:
             for hops in (forth, back):
                 classify = bursts[name].start() if name in bursts else None
                 self._ways.append(_Way([self._wires[hop] for hop in hops], path.overhead_bytes, classify))
+        self.shortest_delay_s = min(way.wires[0].link.spec.delay_s for way in self._ways)
         self._packet = _Packet()
         self._stops: list[_Stop] = []
         self._order = 0

@@ -9,11 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from emulation.processors import Processors
 from wan.topology import Topology
 
 MIDDLE = ""  # the middle namespace; no site can be called that
 MOST_PATHS = 10_000  # so that no name is longer than the 15 characters that an interface may have
 FIRST_TABLE = 1000
+RECEIVING_PROCESSORS = "net.core.rps_default_mask"  # in namespaces from Linux 6.3 on; read when interfaces are made
 OFFLOADS = ("tso", "gso", "gro", "lro", "sg", "rx", "tx")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _LEAST_BUFFER_BYTES = 4 << 20
@@ -67,11 +69,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """The plan of one run's interfaces. tag: begins every name. segments: cables in the middle, by path (bridged)."""
+    """The plan of one run's interfaces.
+
+    tag: begins every name. processors: who does the relays' and the coasts' work. segments: cables in the middle, by
+    path (bridged).
+    """
 
     topology: Topology
     tag: str
     ports: tuple[Port, ...]
+    processors: Processors = field(default_factory=Processors)
     segments: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
 
     @property
@@ -151,6 +158,8 @@ class Wiring:
         values = {f"net.ipv6.conf.{which}.disable_ipv6": "1" for which in ("all", "default")}
         if namespace == MIDDLE:
             return values
+        if self.processors.coasts:
+            values[RECEIVING_PROCESSORS] = self.processors.coast_mask
         buffer_bytes = self.buffer_bytes(namespace)
         return values | {
             "net.ipv4.conf.all.rp_filter": "0",  # an address is reached over whichever path its sender chose
@@ -185,7 +194,13 @@ class Wiring:
         return "".join(lines)
 
 
-def plan_wiring(topology: Topology, *, tag: str, stages: Mapping[str, int] | None = None) -> Wiring:
+def plan_wiring(
+    topology: Topology,
+    *,
+    tag: str,
+    processors: Processors | None = None,
+    stages: Mapping[str, int] | None = None,
+) -> Wiring:
     """Plan the interfaces of a run.
 
     stages: how many stages of netem and tbf each path's packets go through; bridges and cables for them are laid in
@@ -220,4 +235,35 @@ def plan_wiring(topology: Topology, *, tag: str, stages: Mapping[str, int] | Non
                 Segment(left=f"{tag}{index}x{number}", right=f"{tag}{index}y{number}")
                 for number in range(stages[path.name] - 1)
             )
-    return Wiring(topology=topology, tag=tag, ports=tuple(ports), segments=segments)
+    return Wiring(
+        topology=topology,
+        tag=tag,
+        ports=tuple(ports),
+        processors=processors or Processors(),
+        segments=segments,
+    )
+
+
+def relay_groups(topology: Topology, most: int) -> tuple[tuple[str, ...], ...]:
+    """Share the paths out among at most `most` relays, so that their rates are even; returns each one's paths.
+
+    Paths with a link in common stay together: a link has one queue.
+    """
+    parts: list[tuple[set[str], list[str]]] = []
+    for path in topology.paths.values():
+        links, names = set(path.links), [path.name]
+        for part in [part for part in parts if part[0] & links]:
+            parts.remove(part)
+            links |= part[0]
+            names = part[1] + names
+        parts.append((links, names))
+
+    def rate_bps(links: set[str]) -> float:
+        return sum(topology.links[link].rate_bps for link in links)
+
+    groups: list[tuple[set[str], list[str]]] = [(set(), []) for _ in range(min(most, len(parts)))]
+    for links, names in sorted(parts, key=lambda part: -rate_bps(part[0])):
+        lightest = min(groups, key=lambda group: rate_bps(group[0]))
+        lightest[0].update(links)
+        lightest[1].extend(names)
+    return tuple(tuple(names) for _, names in groups)

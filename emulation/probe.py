@@ -1,0 +1,262 @@
+"""Measure every path before it is used: delay, rate and loss against the specification.
+
+A link that was set up wrong (a kernel without netem, a queue of 25 packets, "Gbps" read as gigabytes) makes figures
+that look fine. Both ends' sockets are in this process, so one clock stamps both; arrivals are stamped by the kernel.
+"""
+
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from emulation.base import RunFailedError
+from emulation.judgement import (
+    DirectionProbe,
+    Expected,
+    Measured,
+    Tolerances,
+    expect,
+    judge_delay,
+    judge_loss,
+    judge_rate,
+    wire_rate_factor,
+)
+from emulation.namespaces import TwoCoasts
+from wan.topology import Topology
+
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+_TIMESPEC = struct.Struct("@ll")
+_HEAD = struct.Struct("!QI")  # a token that tells this measurement from others, and the datagram's number
+_HEADERS_BYTES = 28  # IPv4 and UDP
+_BUFFER_BYTES = 64 << 20
+_SMALL_BYTES = 92  # IP packet of the delay and loss measurements
+_DELAY_PACKETS = 100
+_DELAY_INTERVAL_S = 4e-3
+_TRAIN_S = 0.25  # of the link's own time
+_TRAIN_PACKETS = (60, 6000)
+_EXCESS = 1.3  # how much faster than the link the train is sent, so that the queue never runs dry
+_LOSS_SHARE = 0.25  # of the rate: no queue builds up
+_LOSS_PACKETS_PER_S = 8000  # all directions together
+_LOSSES_WANTED = 20.0  # if they can be had in the time
+_LOSS_PACKETS = 200  # at least
+_ATTEMPTS = 3
+_SETTLING_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What was measured: two directions for each path."""
+
+    directions: tuple[DirectionProbe, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is off, one sentence each, with the measured and the wanted figure."""
+        return tuple(f"{each.path} {each.direction} {one}" for each in self.directions for one in each.problems)
+
+    def require(self) -> None:
+        """Raise RunFailedError unless everything is within its tolerance."""
+        if self.problems:
+            raise RunFailedError(f"the links are not as specified: {'; '.join(self.problems)}")
+
+
+def probe(coasts: TwoCoasts, *, tolerances: Tolerances | None = None, loss_time_s: float = 1.5) -> ProbeResult:
+    """Measure every path. Nothing else may be sent meanwhile, and relays should be calm (`Relays(calm=True)`).
+
+    loss_time_s: for how long losses are counted, on all paths at once; delays take half a second more, and rates half
+    a second for each path. A delay or a rate that is off is measured again, twice at most: a busy machine disturbs one
+    train, a wrong link all of them. Losses are counted once, or chance would have three chances.
+    Raises RunFailedError when sockets cannot be had.
+    """
+    tolerances = tolerances or Tolerances()
+    topology = coasts.wiring.topology
+    lines: list[_Line] = []
+    try:
+        for path in topology.paths:
+            lines += [_Line(coasts, path, back=back) for back in (False, True)]
+        delays = _measure_delays(lines, tolerances)
+        rates = [_measure_rate(topology, line, tolerances) for line in lines]
+        losses = _count_losses(topology, lines, loss_time_s)
+    finally:
+        for line in lines:
+            line.close()
+    found = []
+    for line, delay, (rate_bps, offered_bps), (sent, lost) in zip(lines, delays, rates, losses, strict=True):
+        p50_s, p99_s = _quantile(delay, 0.50), _quantile(delay, 0.99)
+        problems = (
+            judge_delay(line.expected, p50_s, tolerances),
+            judge_rate(line.expected, rate_bps, offered_bps, tolerances),
+            judge_loss(line.expected, lost, sent, tolerances),
+        )
+        found.append(
+            DirectionProbe(
+                path=line.path,
+                direction=line.direction,
+                expected=line.expected,
+                measured=Measured(
+                    delay_p50_s=p50_s,
+                    delay_p99_s=p99_s,
+                    rate_bps=rate_bps,
+                    offered_bps=offered_bps,
+                    sent=sent,
+                    lost=lost,
+                ),
+                problems=tuple(filter(None, problems)),
+            )
+        )
+    return ProbeResult(directions=tuple(found))
+
+
+class _Line:
+    """One direction of a path, with a socket at either end."""
+
+    def __init__(self, coasts: TwoCoasts, path: str, *, back: bool) -> None:
+        topology = coasts.wiring.topology
+        ports = coasts.wiring.ports_of(path)
+        source, target = ports[::-1] if back else ports
+        self.path = path
+        self.back = back
+        self.direction = f"{source.site}>{target.site}"
+        self.mtu_bytes = source.mtu_bytes
+        self.settling_s = _SETTLING_S + sum(
+            link.delay_s + link.jitter_s + link.reorder_delay_s + link.queue_limit_bytes * 8 / link.rate_bps
+            for link in topology.path_links(path)
+        )
+        self.expected: Expected = expect(
+            topology, path, back=back, delay_bytes=_SMALL_BYTES, rate_bytes=self.mtu_bytes, loss_bytes=_SMALL_BYTES
+        )
+        self.sender = coasts.socket(source.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
+        self.receiver = coasts.socket(target.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
+        self.receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self.receiver.bind((target.address, 0))
+        self.sender.bind((source.address, 0))
+        self.sender.connect(self.receiver.getsockname())
+        self.receiver.setblocking(False)
+
+    def close(self) -> None:
+        self.sender.close()
+        self.receiver.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flight:
+    """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number."""
+
+    line: _Line
+    packet_bytes: int
+    count: int
+    interval_s: float
+    token: int = field(default_factory=lambda: secrets.randbits(64))
+    sent_s: list[float] = field(default_factory=list)
+    arrived_s: dict[int, float] = field(default_factory=dict)
+
+    def send(self, filling: bytes) -> None:
+        number = len(self.sent_s)
+        self.sent_s.append(time.monotonic())
+        self.line.sender.send(_HEAD.pack(self.token, number) + filling)
+
+    def collect(self) -> None:
+        """Take what has arrived, as the kernel stamped it; what belongs to other flights is dropped."""
+        offset_s = time.time() - time.monotonic()
+        while True:
+            try:
+                data, ancillary, _, _ = self.line.receiver.recvmsg(_HEAD.size, 64)
+            except BlockingIOError:
+                return
+            token, number = _HEAD.unpack(data)
+            if token == self.token:
+                seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+                self.arrived_s.setdefault(number, seconds + nanoseconds * 1e-9 - offset_s)
+
+
+def _fly(flights: Sequence[_Flight]) -> None:
+    """Send all flights side by side, each at its own pace; then wait until all that will arrive has arrived."""
+    filling = [bytes(flight.packet_bytes - _HEADERS_BYTES - _HEAD.size) for flight in flights]
+    began_s = time.monotonic()
+    under_way = True
+    while under_way:
+        under_way = False
+        next_s = inf
+        for flight, filled in zip(flights, filling, strict=True):
+            while len(flight.sent_s) < flight.count:
+                due_s = began_s + len(flight.sent_s) * flight.interval_s
+                if due_s > time.monotonic():
+                    next_s = min(next_s, due_s)
+                    under_way = True
+                    break
+                flight.send(filled)
+        if under_way:
+            time.sleep(max(0.0, next_s - time.monotonic()))
+    time.sleep(max(flight.line.settling_s for flight in flights))
+    for flight in flights:
+        flight.collect()
+
+
+def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list[float]]:
+    """Return the delays of the small datagrams that arrived on every line, sorted; infinity when none did."""
+    found: dict[int, list[float]] = {}
+    for _ in range(_ATTEMPTS):
+        wanting = [
+            number
+            for number, line in enumerate(lines)
+            if number not in found or judge_delay(line.expected, _quantile(found[number], 0.5), tolerances)
+        ]
+        if not wanting:
+            break
+        flights = [
+            _Flight(line=lines[number], packet_bytes=_SMALL_BYTES, count=_DELAY_PACKETS, interval_s=_DELAY_INTERVAL_S)
+            for number in wanting
+        ]
+        _fly(flights)
+        for number, flight in zip(wanting, flights, strict=True):
+            delays = [arrived_s - flight.sent_s[at] for at, arrived_s in flight.arrived_s.items()]
+            found[number] = sorted(delays) or [inf]
+    return [found[number] for number in range(len(lines))]
+
+
+def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tuple[float, float]:
+    """Return at what rate a train of full packets arrived, and at what rate it was sent, in bits on the wire."""
+    wire_bits = wire_rate_factor(topology, line.path, line.mtu_bytes) * line.mtu_bytes
+    link_bps = topology.path_rate_bps(line.path)
+    fewest, most = _TRAIN_PACKETS
+    measured: list[tuple[float, float]] = []
+    for _ in range(_ATTEMPTS):
+        count = min(most, max(fewest, round(_TRAIN_S * link_bps / wire_bits)))
+        flight = _Flight(
+            line=line, packet_bytes=line.mtu_bytes, count=count, interval_s=wire_bits / (link_bps * _EXCESS)
+        )
+        _fly([flight])
+        arrivals = sorted(flight.arrived_s.values())
+        rate_bps = _rate(len(arrivals), arrivals, wire_bits)
+        measured.append((rate_bps, _rate(count, flight.sent_s, wire_bits)))
+        if not judge_rate(line.expected, *measured[-1], tolerances):
+            break
+    return min(measured, key=lambda each: abs(each[0] - line.expected.rate_bps))
+
+
+def _rate(count: int, times_s: Sequence[float], bits: float) -> float:
+    """Return the rate between the first and the last of some packets, which come `count - 1` packets apart."""
+    return (count - 1) * bits / (times_s[-1] - times_s[0]) if count > 1 else 0.0
+
+
+def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> list[tuple[int, int]]:
+    """Return how many datagrams were sent on each line, and how many of them did not arrive."""
+    flights = []
+    for line in lines:
+        slowest = topology.path_rate_bps(line.path)
+        wire_bits = wire_rate_factor(topology, line.path, _SMALL_BYTES) * _SMALL_BYTES
+        packets_per_s = min(_LOSS_PACKETS_PER_S / len(lines), _LOSS_SHARE * slowest / wire_bits)
+        most = max(1, round(time_s * packets_per_s))
+        wanted = _LOSSES_WANTED / line.expected.loss if line.expected.loss else most
+        count = min(most, max(_LOSS_PACKETS, round(wanted)))
+        flights.append(_Flight(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
+    _fly(flights)
+    return [(flight.count, flight.count - len(flight.arrived_s)) for flight in flights]
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the least value that at least `share` of them do not exceed."""
+    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
