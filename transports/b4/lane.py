@@ -56,8 +56,9 @@ class Lane:
     lookahead_s: how far ahead packets are handed out, one packet time, or none where that is long: it halves the number
     of timers, and a new rate still takes effect within one packet time.
     outstanding: packets that no report has covered, by number, in the order in which they were sent; missing: those
-    that one has passed over. copies: pieces to send a second time, here, when there is nothing else. share: of the pace
-    of all paths that are up. reordering_s: how long such a packet may be late before it counts as lost.
+    that one has passed over; expired: those that a timeout has given up, older than the missing. copies: pieces to send
+    a second time, here, when there is nothing else. share: of the pace of all paths that carry data.
+    reordering_s: how long a missing packet may be late before it counts as lost.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Lane:
         "_last_bytes",
         "copies",
         "doubt",
+        "expired",
         "free_at",
         "lookahead_s",
         "mark",
@@ -102,6 +104,7 @@ class Lane:
         self.mark = 0  # every packet below it is settled or in `missing`
         self.outstanding: dict[int, Flight] = {}
         self.missing: dict[int, Missing] = {}
+        self.expired: dict[int, Missing] = {}
         self.copies: deque[Piece] = deque()
         self.rtt = RttEstimator(min_rto_s=0.01)
         self.reordering_s = 0.0
@@ -146,6 +149,8 @@ class Lane:
 
     def floor(self) -> int:
         """Return the packet number below which nothing is of interest any more."""
+        if self.expired:
+            return next(iter(self.expired))
         if self.missing:
             return next(iter(self.missing))
         if self.outstanding:
@@ -167,8 +172,10 @@ class Lane:
             self.doubt = 0
         arrived: list[Flight] = []
         mistaken: list[Missing] = []
+        if self.expired:
+            self._settle_missing(self.expired, report, arrived, mistaken)
         if missing:
-            self._settle_missing(report, arrived, mistaken)
+            self._settle_missing(missing, report, arrived, mistaken)
         if stop > self.mark:
             at = 0
             for number in range(self.mark, min(stop, self.next_number)):
@@ -186,16 +193,19 @@ class Lane:
 
     def _missed_at(self, number: int) -> float:
         """Return when a packet was sent that has been given up since, or infinity: its round trip counts as any."""
-        late = self.missing.get(number)
+        late = self.missing.get(number) or self.expired.get(number)
         return FOREVER if late is None else late.sent_at
 
-    def _settle_missing(self, report: Report, arrived: list[Flight], mistaken: list[Missing]) -> None:
+    @staticmethod
+    def _settle_missing(
+        late_ones: dict[int, Missing], report: Report, arrived: list[Flight], mistaken: list[Missing]
+    ) -> None:
         gaps, at = report.gaps, 0
-        for number in [number for number in self.missing if report.start <= number < report.stop]:
+        for number in [number for number in late_ones if report.start <= number < report.stop]:
             while at < len(gaps) and gaps[at][1] <= number:
                 at += 1
             if at == len(gaps) or number < gaps[at][0]:
-                late = self.missing.pop(number)
+                late = late_ones.pop(number)
                 if late.lost:
                     mistaken.append(late)
                 else:

@@ -18,7 +18,10 @@ CONSTANT, MAX_BACKOFFS = 3, 8  # timeouts without an answer before the first tha
 LONGEST_RTO_S = 8.0
 FRUITLESS = 2  # timeouts after which go-back-N becomes careful
 LEAST_WINDOW, MOST_WINDOW = 4, 1024  # packets
-REMEMBERED_RTOS = 4  # for so long a late arrival of a packet that timed out is recognised, and its RTT measured
+REMEMBERED_RTOS, REMEMBERED_S = (
+    4,
+    1.0,
+)  # for so long a late arrival of a packet that timed out is recognised, and its RTT measured
 
 
 def _rto_s(lane: Lane, rto_rtts: float, timeouts: int) -> float:
@@ -43,6 +46,7 @@ class TimeoutSender(PieceSending):
         self.path_answers(report.path_id, now)
         self._forgive(mistaken)
         self._settle(arrived, now, news=bool(mistaken))
+        self._forget(self.lanes[report.path_id], now)
 
     def timer(self) -> float:
         """Return when a packet may depart or the oldest that has not arrived times out."""
@@ -55,11 +59,12 @@ class TimeoutSender(PieceSending):
         return at
 
     def _oldest_at(self, lane: Lane) -> float:
-        """Return when the oldest packet was sent that may still arrive."""
-        sent_at = next((late.sent_at for late in lane.missing.values() if not late.lost), FOREVER)
-        if sent_at == FOREVER and lane.outstanding:
-            sent_at = next(iter(lane.outstanding.values()))[1]
-        return sent_at
+        """Return when the oldest packet was sent that has neither arrived nor timed out."""
+        if lane.missing:
+            return next(iter(lane.missing.values())).sent_at
+        if lane.outstanding:
+            return next(iter(lane.outstanding.values()))[1]
+        return FOREVER
 
     def _expires_at(self, lane: Lane) -> float:
         return self._oldest_at(lane) + _rto_s(lane, self._rto_rtts, lane.silences)
@@ -68,33 +73,43 @@ class TimeoutSender(PieceSending):
         """Send again what has timed out."""
         self._check_patience(now)
         for lane in self.lanes:
-            if self._expires_at(lane) <= now:
+            rto_s = _rto_s(lane, self._rto_rtts, lane.silences)
+            oldest_at = self._oldest_at(lane)
+            if oldest_at + rto_s <= now:
                 self.timeouts += 1
-                if self._oldest_at(lane) >= lane.since:  # what was sent before the last timeout tells nothing more
+                self._expire(lane, rto_s, now)
+                if oldest_at >= lane.since:  # what was sent before the last timeout tells nothing more
                     lane.silences += 1
                     lane.since = now
-                self._expire(lane, now)
 
-    def _expire(self, lane: Lane, now: float) -> None:
-        rto_s = _rto_s(lane, self._rto_rtts, lane.silences)
+    def _expire(self, lane: Lane, rto_s: float, now: float) -> None:
+        while lane.missing:  # all of them older than what is outstanding
+            number, late = next(iter(lane.missing.items()))
+            if late.sent_at + rto_s > now:
+                return
+            del lane.missing[number]
+            self._give_up(lane, number, late)
         while lane.outstanding:
             number, flight = next(iter(lane.outstanding.items()))
             if flight[1] + rto_s > now:
-                break
+                return
             del lane.outstanding[number]
-            lane.missing[number] = Missing(flight, now)
-            lane.mark = max(lane.mark, number + 1)
-        forgotten = []
-        for number, late in lane.missing.items():
-            if late.sent_at + rto_s > now:
-                break
-            if not late.lost:
-                late.lost = True
-                self._lose(late.piece)
-            elif late.sent_at + REMEMBERED_RTOS * rto_s <= now:
-                forgotten.append(number)
-        for number in forgotten:
-            del lane.missing[number]
+            lane.mark = number + 1
+            self._give_up(lane, number, Missing(flight, now))
+
+    def _give_up(self, lane: Lane, number: int, late: Missing) -> None:
+        late.lost = True
+        lane.expired[number] = late
+        self._lose(late.piece)
+
+    def _forget(self, lane: Lane, now: float) -> None:
+        """Forget what timed out so long ago that it cannot be on its way any more."""
+        memory_s = max(REMEMBERED_RTOS * _rto_s(lane, self._rto_rtts, lane.silences), REMEMBERED_S)
+        while lane.expired:
+            number, late = next(iter(lane.expired.items()))
+            if late.sent_at + memory_s > now:
+                return
+            del lane.expired[number]
 
     def fill(self, now: float, out: list[Datagram]) -> None:
         """Hand out what may depart within a packet time: repairs first."""
