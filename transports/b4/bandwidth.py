@@ -99,6 +99,8 @@ class BandwidthFunction:
         if bandwidth_bps >= self.demand_bps:
             return inf
         at = max(0, bisect_left(self.values_bps, bandwidth_bps) - 1)
+        if not self.slopes_bps[at]:  # a demand so small that it is met at the share's very least step
+            return self.shares[at]
         return self.shares[at] + (bandwidth_bps - self.values_bps[at]) / self.slopes_bps[at]
 
     def points(self) -> tuple[tuple[tuple[float, float], tuple[float, float]], ...]:

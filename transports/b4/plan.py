@@ -5,7 +5,7 @@ flows between bursts, which so keep their rates as long as nobody else wants the
 They are one max-min allocation in which the classes' weights lie `_CLASS_STEP` apart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 
@@ -157,15 +157,3 @@ def _weight(want: Want) -> float:
 
 def _demand_bps(want: Want) -> float:
     return inf if want.demand_bps is None else want.demand_bps
-
-
-def loads_bps(
-    topology: Topology, rates: Iterable[tuple[tuple[str, ...], bool, Sequence[float]]]
-) -> dict[EdgeKey, float]:
-    """Return what crosses each edge: of (paths, back, rates of each)."""
-    loads = dict.fromkeys(capacity_bps(topology, 0.0), 0.0)
-    for paths, back, each in rates:
-        for path, rate in zip(paths, each, strict=True):
-            for edge in edges_of(topology, path, back=back):
-                loads[edge] += rate
-    return loads

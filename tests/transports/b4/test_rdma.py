@@ -1,6 +1,7 @@
 from itertools import pairwise
 from random import Random
 
+import numpy as np
 import pytest
 
 from paced_pair import DELAY_S, RTT_S, PacedPair, Sent, reports, topology
@@ -67,43 +68,43 @@ def test_completion_follows_the_closed_form_packet_by_packet(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("loss", "slowdown"), [(1e-3, 3.79)])
+@pytest.mark.parametrize(("loss", "slowdown"), [(1e-4, 3.58), (1e-3, 3.79)])
 def test_mean_slowdown_is_the_published_closed_form_s(loss: float, slowdown: float) -> None:
-    """128 MiB in chunks of 4 KiB at 400 Gbit/s and 25 ms: ideal 27.68 ms (arXiv 2505.05366)."""
+    """128 MiB in chunks of 4 KiB at 400 Gbit/s and 25 ms: ideal 27.68 ms (arXiv 2505.05366).
+
+    The mean over few runs depends on how many of them happen to lose nothing. So the closed form is put to the very
+    losses of each run, and its own mean, over many draws, is what the differences are added to (a control variate).
+    """
     chunk, chunks, rtt_s = 4096, 32768, 0.025
-    rng = Random(1)
-    took = []
-    for _ in range(24):
-        skip = [_geometric(rng, loss)]
+    gap_s = chunk * 8 / 400e9
+    ideal_s = chunks * gap_s + rtt_s
+    assert ideal_s == pytest.approx(27.68e-3, rel=1e-3)
 
-        def lose(sent: Sent, skip: list[int] = skip) -> bool:
-            if not sent.has_data:
-                return False
-            if skip[0]:
-                skip[0] -= 1
-                return False
-            skip[0] = _geometric(rng, loss)
-            return True
+    def closed_s(extra: dict[int, int]) -> float:
+        late = (i * gap_s + (3 * rtt_s + gap_s) * lost for i, lost in extra.items())
+        return max([chunks * gap_s, *late]) + rtt_s
 
+    rng = np.random.default_rng(1)
+
+    def draw() -> dict[int, int]:
+        tries = rng.geometric(1 - loss, size=chunks) - 1
+        return {int(i): int(tries[i]) for i in np.flatnonzero(tries)}
+
+    expected_s = float(np.mean([closed_s(draw()) for _ in range(4000)]))
+    assert expected_s / ideal_s == pytest.approx(slowdown, rel=0.02)
+    differences = []
+    for _ in range(8):
+        extra = draw()
         pair = PacedPair(
             "rdma-sr",
-            lose=lose,
+            lose=lose_offsets(extra, room=chunk),
             mtu_bytes=chunk + DATA_OVERHEAD_BYTES,
             network=topology(delay_s=rtt_s / 2),
             rate_bps=400e9 * (chunk + DATA_OVERHEAD_BYTES) / chunk,  # T_inj counts the chunk alone
         )
-        took.append(sender_completion_s(pair, content(chunks, room=chunk)))
-        pair.sent.clear()
-    ideal_s = chunks * chunk * 8 / 400e9 + rtt_s
-    assert ideal_s == pytest.approx(27.68e-3, rel=1e-3)
-    assert sum(took) / len(took) / ideal_s == pytest.approx(slowdown, rel=0.05)
-
-
-def _geometric(rng: Random, probability: float) -> int:
-    count = 0
-    while rng.random() >= probability:
-        count += 1
-    return count
+        differences.append(sender_completion_s(pair, content(chunks, room=chunk)) - closed_s(extra))
+    mean_s = expected_s + sum(differences) / len(differences)
+    assert mean_s / ideal_s == pytest.approx(slowdown, rel=0.05)
 
 
 def test_reports_never_trigger_a_repair() -> None:
