@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from emulation.base import RunFailedError, UnsupportedError
+from emulation.cleanup import clean
 from emulation.identity import RunDirectory
 from emulation.processors import share_out
 from emulation.wiring import MIDDLE, RECEIVING_PROCESSORS, CoastOptions, Port, Wiring, plan_wiring, relay_groups
@@ -182,7 +183,8 @@ class TwoCoasts:
     """The interfaces of a topology, ready for packets. A context manager.
 
     wiring: where each path ends. directory: the run's own. stages: see `plan_wiring`; None leaves the middle to a
-    relay, without which nothing arrives. Raises UnsupportedError where the machine cannot do it.
+    relay, without which nothing arrives. What killed runs left is removed first.
+    Raises UnsupportedError where the machine cannot do it.
     """
 
     def __init__(
@@ -195,6 +197,7 @@ class TwoCoasts:
     ) -> None:
         self.options = options or CoastOptions()
         require_tools("ip", "ethtool")
+        clean()
         with ExitStack() as stack:
             self.directory = stack.enter_context(RunDirectory())
             tag = self.directory.tag

@@ -25,7 +25,7 @@ _TP_STATUS_USER = 1
 _TP_STATUS_COPY = 2  # the frame was cut to the slot
 _HEADER = struct.Struct("=IIIHHII")  # tpacket2_hdr: status, len, snaplen, mac, net, sec, nsec
 _HEADROOM = 128  # more than TPACKET2_HDRLEN and what aligns the network header
-_RING_BYTES = 32 << 20
+_RING_BYTES = 16 << 20  # 8192 ordinary frames: 40 ms at the fastest that a relay can read
 _BLOCK_BYTES = 1 << 18
 _RETRY_S = 100e-6
 _ATTEMPTS = 200

@@ -15,58 +15,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
 
+from emulation.lateness import LatenessHistogram
 from emulation.packet_ring import PacketRing
 from emulation.records import QueueSample
-from emulation.relay_protocol import BeginIteration, Lateness, RelayPlan, RelayReport, Report, Restart
+from emulation.relay_protocol import BeginIteration, RelayPlan, RelayReport, Report, Restart
 from emulation.relay_world import RelayWorld
 
 AT_ONCE = 16  # frames of one interface that are received, or of one way that are sent, before the others' turn
 _IDLE_S = 0.1
 _GRAIN_S = 50e-6  # under load, frames that are due within this time leave together
 _MOST_PATIENCE_S = 5e-3  # for which time frames may wait in the ring
-_HISTOGRAM_US = 20_000
 _PRIORITY = 10
 _PR_SET_TIMERSLACK = 29
-
-
-class _Histogram:
-    """Counts by microsecond, without end: a long run needs no more memory than a short one."""
-
-    __slots__ = ("counts", "max_s", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (_HISTOGRAM_US + 1)
-        self.total_s = 0.0
-        self.max_s = 0.0
-
-    def add(self, late_s: float) -> None:
-        """Count one; what is early, by the clocks' resolution, is on time."""
-        if late_s < 0.0:
-            late_s = 0.0
-        elif late_s > self.max_s:
-            self.max_s = late_s
-        self.total_s += late_s
-        microseconds = int(late_s * 1e6)
-        self.counts[microseconds if microseconds < _HISTOGRAM_US else _HISTOGRAM_US] += 1
-
-    def summary(self) -> Lateness:
-        """Return the figures."""
-        count = sum(self.counts)
-        return Lateness(
-            count=count,
-            mean_s=self.total_s / count if count else 0.0,
-            p50_s=self._quantile(count, 0.50),
-            p99_s=self._quantile(count, 0.99),
-            max_s=self.max_s,
-        )
-
-    def _quantile(self, count: int, share: float) -> float:
-        below = 0
-        for microseconds, here in enumerate(self.counts):
-            below += here
-            if below and below >= share * count:
-                return min((microseconds + 1) * 1e-6, self.max_s) if microseconds < _HISTOGRAM_US else self.max_s
-        return 0.0
 
 
 class Relay:
@@ -101,7 +61,7 @@ class Relay:
         self._sample_interval_s = order.sample_interval_s
         self._next_sample_s = 0.0 if order.sample_interval_s else float("inf")
         self._queues: list[QueueSample] = []
-        self._lateness, self._reading = _Histogram(), _Histogram()
+        self._lateness, self._reading = LatenessHistogram(), LatenessHistogram()
         self._began_s = self._second_s = time.monotonic()
         self._began_cpu_s = self._second_cpu_s = time.process_time()
         self._busiest = 0.0

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from emulation.frames import BurstRule
+from emulation.lateness import Lateness, worst
 from emulation.records import LinkRecord, QueueSample
 from wan.topology import Topology
 
@@ -66,20 +67,6 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lateness:
-    """How late something was, seconds; all zero when there was none.
-
-    p50 and p99 are rounded up to the microsecond; where one lies above 20 ms, it is given as the largest of all.
-    """
-
-    count: int
-    mean_s: float
-    p50_s: float
-    p99_s: float
-    max_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RelayReport:
     """What a relay, or several together, did since it began, or began again.
 
@@ -107,8 +94,8 @@ class RelayReport:
         """Return one report for relays that worked side by side: sums, and of times and shares the worst one's."""
         return cls(
             elapsed_s=max(each.elapsed_s for each in reports),
-            lateness=_worst([each.lateness for each in reports]),
-            reading=_worst([each.reading for each in reports]),
+            lateness=worst([each.lateness for each in reports]),
+            reading=worst([each.reading for each in reports]),
             cpu_share=max(each.cpu_share for each in reports),
             busiest_cpu_share=max(each.busiest_cpu_share for each in reports),
             ring_dropped=sum(each.ring_dropped for each in reports),
@@ -134,14 +121,3 @@ class RelayReport:
             if count:
                 found.append(f"{count} packets were lost {where}")
         return tuple(found)
-
-
-def _worst(parts: Sequence[Lateness]) -> Lateness:
-    count = sum(part.count for part in parts)
-    return Lateness(
-        count=count,
-        mean_s=sum(part.mean_s * part.count for part in parts) / count if count else 0.0,
-        p50_s=max(part.p50_s for part in parts),
-        p99_s=max(part.p99_s for part in parts),
-        max_s=max(part.max_s for part in parts),
-    )

@@ -52,7 +52,7 @@ class _Wire:
 
 
 class _Stop(NamedTuple):
-    """A frame between two links, or at the end of a link that may have gone dark meanwhile. hop: the link behind it."""
+    """A frame at the end of a link of a way that is not plain. hop: which link of the way."""
 
     due_s: float
     order: int
@@ -64,15 +64,19 @@ class _Stop(NamedTuple):
 
 
 class _Way:
-    """One direction of a path. lane: what leaves it in order; plain: nothing can befall a frame once submitted."""
+    """One direction of a path. plain: one link, on which nothing can befall a frame once submitted.
 
-    __slots__ = ("added_bytes", "classify", "lane", "plain", "wires")
+    lane: what leaves a plain way, each no earlier than the one before. strays: a heap of what would be earlier.
+    """
+
+    __slots__ = ("added_bytes", "classify", "lane", "plain", "strays", "wires")
 
     def __init__(self, wires: Sequence[_Wire], overhead_bytes: int, classify: Classifier | None) -> None:
         self.wires = wires
         self.added_bytes = overhead_bytes - ETHERNET_BYTES
         self.classify = classify
         self.lane: deque[tuple[float, bytes]] = deque()
+        self.strays: list[tuple[float, int, bytes]] = []
         self.plain = len(wires) == 1 and not wires[0].may_go_dark
 
 
@@ -137,7 +141,8 @@ class RelayWorld:
         for due_s, corrupt in wire.link.submit(packet, at_s):
             arriving = frame if corrupt is None else flip_bit_in_frame(frame, corrupt)
             if lane and due_s < lane[-1][0]:
-                self._push(_Stop(due_s, self._order, way, -1, arriving, None, at_s))
+                self._order += 1
+                heappush(its.strays, (due_s, self._order, arriving))
             else:
                 lane.append((due_s, arriving))
 
@@ -146,22 +151,26 @@ class RelayWorld:
         due: list[Departure] = []
         while self._stops and self._stops[0].due_s <= now:
             stop = heappop(self._stops)
-            way = self._ways[stop.way]
-            if stop.hop >= 0:
-                wire = way.wires[stop.hop]
-                if wire.may_go_dark and not wire.link.survives(stop.submitted_s, stop.due_s):
-                    continue
-                if stop.hop + 1 < len(way.wires):
-                    self._cross(stop.way, stop.hop + 1, stop.frame, stop.burst_left, stop.due_s)
-                    continue
-            due.append(Departure(stop.due_s, stop.way, stop.frame))
+            wires = self._ways[stop.way].wires
+            wire = wires[stop.hop]
+            if wire.may_go_dark and not wire.link.survives(stop.submitted_s, stop.due_s):
+                continue
+            if stop.hop + 1 < len(wires):
+                self._cross(stop.way, stop.hop + 1, stop.frame, stop.burst_left, stop.due_s)
+            else:
+                due.append(Departure(stop.due_s, stop.way, stop.frame))
         for number, way in enumerate(self._ways):
-            lane = way.lane
-            left = most
-            while lane and left and lane[0][0] <= now:
-                due_s, frame = lane.popleft()
+            lane, strays = way.lane, way.strays
+            for _ in range(most):
+                if strays and (not lane or strays[0][0] < lane[0][0]):
+                    if strays[0][0] > now:
+                        break
+                    due_s, _, frame = heappop(strays)
+                elif lane and lane[0][0] <= now:
+                    due_s, frame = lane.popleft()
+                else:
+                    break
                 due.append(_new(Departure, (due_s, number, frame)))
-                left -= 1
         return due
 
     def next_due_s(self) -> float:
@@ -170,6 +179,8 @@ class RelayWorld:
         for way in self._ways:
             if way.lane and way.lane[0][0] < earliest:
                 earliest = way.lane[0][0]
+            if way.strays and way.strays[0][0] < earliest:
+                earliest = way.strays[0][0]
         return earliest
 
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
@@ -212,11 +223,8 @@ class RelayWorld:
         packet.burst_left = burst_left
         for due_s, corrupt in wire.link.submit(packet, at_s):
             arriving = frame if corrupt is None else flip_bit_in_frame(frame, corrupt)
-            self._push(_Stop(due_s, self._order, way, hop, arriving, burst_left, at_s))
-
-    def _push(self, stop: _Stop) -> None:
-        self._order += 1
-        heappush(self._stops, stop)
+            self._order += 1
+            heappush(self._stops, _Stop(due_s, self._order, way, hop, arriving, burst_left, at_s))
 
 
 def _direction(link: Link, back: bool) -> str:
