@@ -33,7 +33,7 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # net.core.{w,r}mem_max are the machine's: only privilege passes them
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # past net.core.{w,r}mem_max, which are the machine's: socket(7)
 COMMAND_TIME_LIMIT_S = 30.0
 LARGEST_REQUEST = 1 << 20
 
@@ -128,9 +128,8 @@ class Holder:
             self._answer({})
         elif what == "socket":
             with socket.socket(*request["arguments"]) as made:
-                for option in (SO_SNDBUFFORCE, SO_RCVBUFFORCE):
-                    if request["buffer_bytes"]:
-                        made.setsockopt(socket.SOL_SOCKET, option, request["buffer_bytes"])
+                if request["buffer_bytes"]:
+                    _enlarge_buffers(made, request["buffer_bytes"])
                 socket.send_fds(self._channel, [b"{}"], [made.fileno()])
         else:
             raise ValueError(f"{what!r} is not a request")
@@ -156,6 +155,15 @@ def _sysctl(values: dict[str, str], where_present: list[str]) -> dict[str, Any]:
     return {}
 
 
+def _enlarge_buffers(made: socket.socket, size: int) -> None:
+    """Give a socket larger buffers: as large as asked where we are root outside too, else what the machine allows."""
+    for forced, option in ((SO_SNDBUFFORCE, socket.SO_SNDBUF), (SO_RCVBUFFORCE, socket.SO_RCVBUF)):
+        try:
+            made.setsockopt(socket.SOL_SOCKET, forced, size)
+        except PermissionError:
+            made.setsockopt(socket.SOL_SOCKET, option, size)
+
+
 def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""
@@ -169,7 +177,15 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # a terminal's are for the parent, which closes the channel when it ends
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
-    request = json.loads(channel.recv(LARGEST_REQUEST))
+    try:
+        request = json.loads(channel.recv(LARGEST_REQUEST) or "null")
+        if request is not None:
+            _hold(channel, request)
+    except (BrokenPipeError, ConnectionResetError):
+        return  # whom we hold them for is gone
+
+
+def _hold(channel: socket.socket, request: dict[str, Any]) -> None:
     try:
         holder = Holder(channel, request["networks"], request["rootless"])
     except OSError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulation.base import RunFailedError, UnsupportedError
-from emulation.namespaces import Namespaces, TwoCoasts, find_tool
+from emulation.namespaces import Namespaces, TwoCoasts, find_tool, is_capable
 from emulation.relay_process import Relays
 from emulation.relay_protocol import RelayReport
 from emulation.wiring import RECEIVING_PROCESSORS
@@ -17,7 +17,9 @@ from wan.topology import LinkSpec, Site, Topology
 from wan.topology import Path as WanPath
 
 _IPPROTO_MPTCP = 262
-_CAP_SYS_NICE = 23  # capabilities(7)
+_CAP_NET_ADMIN, _CAP_SYS_NICE = 12, 23  # capabilities(7)
+_ENOUGH_BUFFER_BYTES = 32 << 20
+_ENOUGH_BACKLOG_PACKETS = 10_000
 _SCRATCH = "scratch"
 _CONGESTION_CONTROLS = ("reno", "cubic", "bbr")
 _CHUNK_BYTES = 1 << 18
@@ -79,7 +81,14 @@ def survey(*, with_ceiling: bool = True) -> HostFacts:
         with Namespaces([_SCRATCH]) as scratch:
             facts += _inside(scratch)
     facts += [_congestion_control(name) for name in _CONGESTION_CONTROLS]
-    facts += [_mptcp(), _real_time(), _tool("iperf3", "iperf3"), _tool("mn", "mininet", name="Mininet")]
+    facts += [
+        _mptcp(),
+        _datagram_buffers(),
+        _backlogs(),
+        _real_time(),
+        _tool("iperf3", "iperf3"),
+        _tool("mn", "mininet", name="Mininet"),
+    ]
     return HostFacts(facts=tuple(facts), ceiling=measure_ceiling() if usable and with_ceiling else None)
 
 
@@ -128,9 +137,13 @@ def _inside(scratch: Namespaces) -> list[Fact]:
     ]
 
 
+def _modules_directory() -> Path:
+    return Path("/lib/modules", os.uname().release)
+
+
 def _module_remedy(module: str) -> str:
     """Return the command that loads a module which this kernel has, else nothing."""
-    listing = Path("/lib/modules", os.uname().release, "modules.dep")
+    listing = _modules_directory() / "modules.dep"
     if not listing.exists():
         return ""
     names = {Path(line.partition(":")[0]).name.partition(".")[0] for line in listing.read_text().splitlines()}
@@ -158,12 +171,30 @@ def _mptcp() -> Fact:
     return Fact(name="MPTCP", available=True)
 
 
+def _datagram_buffers() -> Fact:
+    """Tell whether a UDP socket can hold what is on its way: as root always, else as the machine's limit says."""
+    limit = int(Path("/proc/sys/net/core/rmem_max").read_text(encoding="ascii"))
+    enough = is_capable(_CAP_NET_ADMIN) or limit >= _ENOUGH_BUFFER_BYTES
+    detail = (
+        ""
+        if enough
+        else f"UDP sockets hold no more than {limit} bytes: fast datagrams are dropped before they are read"
+    )
+    remedy = "" if enough else f"sysctl -w net.core.rmem_max={_ENOUGH_BUFFER_BYTES}"
+    return Fact(name="datagram buffers", available=enough, detail=detail, remedy=remedy)
+
+
+def _backlogs() -> Fact:
+    """Tell whether a large window's burst fits between two interfaces; the limit is the whole machine's."""
+    limit = int(Path("/proc/sys/net/core/netdev_max_backlog").read_text(encoding="ascii"))
+    enough = limit >= _ENOUGH_BACKLOG_PACKETS
+    detail = "" if enough else f"bursts of more than {limit} packets are cut before the relay sees them"
+    remedy = "" if enough else f"sysctl -w net.core.netdev_max_backlog={_ENOUGH_BACKLOG_PACKETS}"
+    return Fact(name="packet backlogs", available=enough, detail=detail, remedy=remedy)
+
+
 def _real_time() -> Fact:
-    capabilities = 0
-    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith("CapEff:"):
-            capabilities = int(line.split()[1], 16)
-    allowed = bool(capabilities >> _CAP_SYS_NICE & 1)
+    allowed = is_capable(_CAP_SYS_NICE)
     detail = "" if allowed else "relays are less punctual on a busy machine"
     return Fact(name="real-time priority", available=allowed, detail=detail, remedy="" if allowed else "run as root")
 
@@ -173,8 +204,8 @@ def measure_ceiling(*, duration_s: float = 1.5) -> Ceiling:
 
     Raises UnsupportedError where there can be no relay, RunFailedError when it carries nothing.
     """
-    full = _transfer(rate_bps=5e9, duration_s=duration_s)
-    half = _transfer(rate_bps=full.tcp_bps / 2, duration_s=duration_s)
+    full = measure_transfer(rate_bps=5e9, delay_s=2e-3, duration_s=duration_s)
+    half = measure_transfer(rate_bps=full.tcp_bps / 2, delay_s=2e-3, duration_s=duration_s)
     report = full.report
     return Ceiling(
         tcp_bps=full.tcp_bps,
@@ -186,14 +217,19 @@ def measure_ceiling(*, duration_s: float = 1.5) -> Ceiling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Transfer:
+class Transfer:
+    """What a connection carried, bit/s of payload, and what the relay says of it."""
+
     tcp_bps: float
     report: RelayReport
 
 
-def _transfer(*, rate_bps: float, duration_s: float) -> _Transfer:
-    """Send over one connection from coast to coast for `duration_s`, after a quarter of that in which it may start."""
-    link = LinkSpec(name="link", a="east", b="west", rate_bps=rate_bps, delay_s=2e-3)
+def measure_transfer(*, rate_bps: float, delay_s: float, duration_s: float) -> Transfer:
+    """Send over one connection from coast to coast for `duration_s`, after a quarter of that in which it may start.
+
+    Raises as `measure_ceiling`.
+    """
+    link = LinkSpec(name="link", a="east", b="west", rate_bps=rate_bps, delay_s=delay_s)
     topology = Topology(
         sites=[Site(name="east"), Site(name="west")],
         links=[link],
@@ -214,7 +250,7 @@ def _transfer(*, rate_bps: float, duration_s: float) -> _Transfer:
             return _time_transfer(sender, receiver, relays, duration_s)
 
 
-def _time_transfer(sender: socket.socket, receiver: socket.socket, relays: Relays, duration_s: float) -> _Transfer:
+def _time_transfer(sender: socket.socket, receiver: socket.socket, relays: Relays, duration_s: float) -> Transfer:
     until_s = time.monotonic() + 1.25 * duration_s
     for end in (sender, receiver):
         end.settimeout(_PATIENCE_S)
@@ -246,4 +282,4 @@ def _time_transfer(sender: socket.socket, receiver: socket.socket, relays: Relay
     sending.join()
     if failures:
         raise RunFailedError(f"a transfer through the relay broke off: {failures[0]}")
-    return _Transfer(tcp_bps=received * 8 / max(counting_to_s - counting_from_s, 1e-9), report=report)
+    return Transfer(tcp_bps=received * 8 / max(counting_to_s - counting_from_s, 1e-9), report=report)

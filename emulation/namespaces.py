@@ -59,7 +59,13 @@ class Namespaces:
     """
 
     def __init__(self, names: Sequence[str], *, rootless: bool | None = None) -> None:
-        ways = [rootless] if rootless is not None else [False, True] if _is_privileged() else [True]
+        ways = (
+            [rootless]
+            if rootless is not None
+            else [False, True]
+            if is_capable(_CAP_NET_ADMIN, _CAP_SYS_ADMIN)
+            else [True]
+        )
         refusals = []
         for way in ways:
             try:
@@ -133,7 +139,8 @@ class Namespaces:
     def socket(self, name: str, family: int, kind: int, *, buffer_bytes: int = 0) -> socket.socket:
         """Return a socket that belongs to a namespace, for use in this very process. Raises RunFailedError.
 
-        buffer_bytes: size of its buffers, past what the machine allows to sockets in general; 0 for the default.
+        buffer_bytes: size of its buffers, 0 for the default; an ordinary user gets what net.core.rmem_max and wmem_max
+        allow, root all of it.
         """
         arguments = [int(family), int(kind), 0]
         self._send({"request": "socket", "network": name, "arguments": arguments, "buffer_bytes": buffer_bytes})
@@ -265,12 +272,12 @@ def _lines(commands: Sequence[str]) -> str:
     return "".join(f"{command}\n" for command in commands)
 
 
-def _is_privileged() -> bool:
-    """Say whether namespaces can be made without a user namespace around them."""
+def is_capable(*capabilities: int) -> bool:
+    """Say whether this process has capabilities, given by number, outside of any user namespace of ours."""
     for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith("CapEff:"):
-            capabilities = int(line.split()[1], 16)
-            return all(capabilities >> needed & 1 for needed in (_CAP_NET_ADMIN, _CAP_SYS_ADMIN))
+            held = int(line.split()[1], 16)
+            return all(held >> needed & 1 for needed in capabilities)
     return False
 
 

@@ -128,7 +128,7 @@ class Relay:
     def _obey(self) -> None:
         try:
             order = self._control.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             self._stopping = True
             return
         match order:
@@ -203,7 +203,7 @@ def main() -> int:
     control = Connection(int(sys.argv[1]))
     try:
         plan = control.recv()
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         return 0
     try:
         relay = Relay(plan, control)

@@ -41,6 +41,11 @@ class RelayProcess:
             self.close()
             raise
 
+    @property
+    def pid(self) -> int:
+        """The process that was started for it."""
+        return self._process.pid
+
     def await_readiness(self) -> None:
         """Return once frames pass."""
         if (refusal := self.receive()) is not None:
@@ -115,6 +120,11 @@ class Relays:
             for relay in self._relays:
                 relay.await_readiness()
             self._stack = stack.pop_all()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that were started for the relays."""
+        return tuple(relay.pid for relay in self._relays)
 
     def restart(
         self,

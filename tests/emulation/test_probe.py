@@ -1,0 +1,115 @@
+"""A probe passes what is as specified, and stops at what is not, with both figures."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from emulation import netem
+from emulation.base import RunFailedError, UnsupportedError
+from emulation.namespaces import TwoCoasts
+from emulation.probe import ProbeResult, probe
+from emulation.relay_process import Relays
+from emulation.wiring import MIDDLE
+from wan.loss import Bernoulli, GilbertElliott
+from wan.schedule import Outage
+from wan.topology import LinkSpec, Path, Site, Topology
+
+pytestmark = pytest.mark.root
+
+
+def topology(*links: LinkSpec) -> Topology:
+    return Topology(
+        sites=[Site(name="east"), Site(name="west")],
+        links=links,
+        paths=[Path(name=link.name, sites=("east", "west"), links=(link.name,)) for link in links],
+    )
+
+
+LINK = LinkSpec(name="plane", a="east", b="west", rate_bps=5e7, delay_s=0.01)
+SIMILAR = (
+    LINK,
+    replace(LINK, name="lossy", loss=Bernoulli(probability=0.02), delay_s=0.03),
+    replace(LINK, name="bursty", loss=GilbertElliott.from_means(mean_loss=0.02, mean_burst_packets=8), mtu_bytes=9000),
+    replace(LINK, name="jittery", jitter_s=0.004, queue_bytes=20_000),
+    replace(LINK, name="dark", events=(Outage(at_s=0.0, duration_s=60.0),)),
+)
+
+
+@contextmanager
+def pretending(real: Topology, pretended: Topology) -> Iterator[TwoCoasts]:
+    """Coasts whose relay runs `real` while the specification says `pretended`."""
+    with TwoCoasts(real) as coasts, Relays(coasts, seed=3, calm=True):
+        coasts.wiring = replace(coasts.wiring, topology=pretended)
+        yield coasts
+
+
+def problems(result: ProbeResult) -> str:
+    assert result.problems
+    with pytest.raises(RunFailedError, match=r"^the links are not as specified: plane east>west "):
+        result.require()
+    return "; ".join(result.problems)
+
+
+def test_links_as_specified_pass() -> None:
+    with pretending(topology(*SIMILAR), topology(*SIMILAR)) as coasts:
+        result = probe(coasts)
+    result.require()
+    assert [(each.path, each.direction) for each in result.directions] == [
+        (link.name, direction) for link in SIMILAR for direction in ("east>west", "west>east")
+    ]
+    lossless = [each.measured.lost for each in result.directions if each.expected.loss == 0.0]
+    assert lossless == [0] * 6
+
+
+def test_links_without_impairment_are_found_out() -> None:
+    """What a kernel without netem does, when nobody looks."""
+    with TwoCoasts(topology(LINK), stages={"plane": 1}) as coasts:
+        found = problems(probe(coasts, loss_time_s=0.1))
+    assert re.search(r"one-way delay: 0\.\d\d ms, wanted 10\.0\d ms", found)
+    assert re.search(r"rate: [\d.]+ Mbit/s, wanted 50 Mbit/s", found)
+
+
+@pytest.mark.parametrize(
+    ("real", "said"),
+    [
+        ({"delay_s": 0.0125}, r"one-way delay: 12\.\d\d ms, wanted 10\.0\d ms"),
+        ({"rate_bps": 4e7}, r"rate: (39|40)(\.\d+)? Mbit/s, wanted 50 Mbit/s"),
+        ({"loss": Bernoulli(probability=0.01)}, r"loss: \d+ of \d+ packets, wanted a share of 0"),
+        ({"loss": Bernoulli(probability=1.0)}, r"one-way delay: nothing arrived, wanted 10\.0\d ms"),
+    ],
+    ids=["delay", "rate", "loss", "silence"],
+)
+def test_each_figure_that_is_off_is_named_with_the_wanted_one(real: dict[str, object], said: str) -> None:
+    with pretending(topology(replace(LINK, **real)), topology(LINK)) as coasts:
+        assert re.search(said, problems(probe(coasts, loss_time_s=0.5)))
+
+
+def test_too_little_loss_is_off_as_well() -> None:
+    wanted = topology(replace(LINK, loss=Bernoulli(probability=0.05)))
+    with pretending(topology(LINK), wanted) as coasts:
+        assert re.search(r"loss: 0 of \d+ packets, wanted a share of 0\.05", problems(probe(coasts, loss_time_s=0.5)))
+
+
+def test_the_token_bucket_is_as_fast_as_the_transmitter_it_stands_for() -> None:
+    """Where the kernel has no netem, the stages that are tbf can still be held to their rate."""
+    spec = topology(replace(LINK, queue_bytes=100_000))
+    with TwoCoasts(spec, stages=netem.stage_counts(spec)) as coasts:
+        for argv in netem.commands(coasts.wiring):
+            if "tbf" in argv:
+                coasts.namespaces.run(MIDDLE, argv)
+        found = probe(coasts, loss_time_s=0.1)
+    assert not [problem for problem in found.problems if "rate" in problem]
+
+
+def test_netem_impairs_as_specified_or_says_that_the_kernel_has_none() -> None:
+    spec = topology(*SIMILAR[:2])
+    with TwoCoasts(spec, stages=netem.stage_counts(spec)) as coasts:
+        try:
+            netem.apply(coasts, seed=1)
+        except UnsupportedError as error:
+            assert re.fullmatch(r"tc qdisc add dev \S+ root handle 1: netem .*: Error: .*unknown.*", str(error))  # noqa: PT017
+        else:
+            probe(coasts).require()
