@@ -31,13 +31,17 @@ Flight = tuple[Piece | None, float]
 
 
 class Missing:
-    """A packet that a report passed over: reordered until `lost`, kept a while longer to learn if that was wrong."""
+    """A packet that a report passed over: reordered until `lost`, kept a while longer to learn if that was wrong.
 
-    __slots__ = ("lost", "noticed_at", "piece", "sent_at")
+    overtaken: a report did pass over it; False for one that was given up because no report came.
+    """
 
-    def __init__(self, flight: Flight, noticed_at: float) -> None:
+    __slots__ = ("lost", "noticed_at", "overtaken", "piece", "sent_at")
+
+    def __init__(self, flight: Flight, noticed_at: float, *, overtaken: bool = True) -> None:
         self.piece, self.sent_at = flight
         self.noticed_at = noticed_at
+        self.overtaken = overtaken
         self.lost = False
 
 
@@ -85,6 +89,7 @@ class Lane:
         "silences",
         "since",
         "state",
+        "sure_losses",
         "told_down",
         "view",
     )
@@ -108,6 +113,7 @@ class Lane:
         self.copies: deque[Piece] = deque()
         self.rtt = RttEstimator(min_rto_s=0.01)
         self.reordering_s = 0.0
+        self.sure_losses = 0  # since a packet was last taken for lost that had been overtaken
         self.state = State.DOWN
         self.silences = 0
         self.doubt = 0  # how often an answer has been late since a round trip was measured
@@ -214,7 +220,7 @@ class Lane:
     def give_up(self, now: float) -> list[Piece]:
         """Count everything on its way as lost, and return what it carries. A report may still say otherwise."""
         for number, flight in self.outstanding.items():
-            self.missing[number] = Missing(flight, now)
+            self.missing[number] = Missing(flight, now, overtaken=False)
         self.outstanding.clear()
         self.copies.clear()
         self.mark = self.next_number

@@ -95,7 +95,7 @@ class TimeoutSender(PieceSending):
                 return
             del lane.outstanding[number]
             lane.mark = number + 1
-            self._give_up(lane, number, Missing(flight, now))
+            self._give_up(lane, number, Missing(flight, now, overtaken=False))
 
     def _give_up(self, lane: Lane, number: int, late: Missing) -> None:
         late.lost = True

@@ -18,6 +18,7 @@ from transports.base import Datagram, PathView
 
 LATE_S = 0.003  # by how much an answer may be late for no reason of the path's
 SHORTEST_PROBE_S, LONGEST_PROBE_S = 0.005, 2.0  # between two probes of a silent path
+REORDERING_PERSISTS = 16  # losses after which reordering is forgotten: RFC 8985 §6.2 counts as many recoveries
 PROBE_IDLE_S = 60.0  # for so long a dead path is probed when there is nothing to send
 MOST_DOUBLINGS = 8  # of what counts as late
 MOST_DOUBLED = 32  # repairs at the tail that are sent twice: what a burst of loss takes, not what a dead path held
@@ -61,8 +62,9 @@ class SelectiveSender(PieceSending):
             self.path_answers(report.path_id, now)
         if mistaken:
             self._forgive(mistaken)
-            late_s = now - min(late.noticed_at for late in mistaken)
-            lane.reordering_s = min(max(2 * lane.reordering_s, 1.25 * late_s), lane.srtt_s)
+            if overtaken := [late.noticed_at for late in mistaken if late.overtaken]:
+                lane.reordering_s = min(max(2 * lane.reordering_s, 1.25 * (now - min(overtaken))), lane.srtt_s)
+                lane.sure_losses = 0
         self._settle(arrived, now, news=bool(mistaken))
         if lane.missing:
             self._judge(lane, now)
@@ -91,6 +93,9 @@ class SelectiveSender(PieceSending):
                 self._lose(late.piece)
         for number in settled:
             del lane.missing[number]
+        lane.sure_losses += len(settled)
+        if lane.sure_losses >= REORDERING_PERSISTS:
+            lane.sure_losses, lane.reordering_s = 0, 0.0
 
     def _abandon(self, lane: Lane, now: float) -> None:
         """Let other paths carry what is on its way on this one."""
@@ -151,6 +156,7 @@ class SelectiveSender(PieceSending):
         report_s = self._ack_delay_s + lane.lookahead_s
         many = others and bool(overdue) and overdue[-1] - overdue[0] >= 2 * report_s
         if lane.state is State.SUSPECT or many:
+            self.timeouts += lane.state is State.SUSPECT
             lane.state = State.DOWN
             lane.told_down = True
             silent_s = now - sent[0]
@@ -233,7 +239,7 @@ class SelectiveSender(PieceSending):
         lane.probes += 1
         self.probes += 1
         if lane.probes > 1:
-            self.timeouts += 1
+            self.timeouts += alone  # elsewhere a probe follows before the answer to the one before it can come
             if lane.rtt.srtt_s is None and not lane.told_down:
                 lane.told_down = True
                 self.changes.append(PathChange(path_id=lane.path_id, up=False, detail="it has never answered"))

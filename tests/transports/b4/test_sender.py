@@ -241,6 +241,28 @@ def test_reordering_is_learned_and_then_not_repaired() -> None:
     assert pair.ends["client"].counters().spurious - learned <= 2
 
 
+def test_silence_teaches_nothing_about_reordering() -> None:
+    mute = [True]
+    lose_one = nth_data(1500)
+
+    def lose(sent: Sent) -> bool:
+        if sent.role == "server" and sent.path_id == 1 and mute[0] and 0.105 < sent.at_s < 0.3:
+            return True
+        return not mute[0] and lose_one(sent)
+
+    pair = PacedPair(paths=2, rate_bps=RATE_BPS, lose=lose)
+    pair.run(for_s=0.1 - pair.now)
+    pair.carry(content(200), 1)
+    pair.run(for_s=2.0)
+    assert pair.ends["client"].counters().spurious > 0  # what the silent path had brought all the same
+    mute[0] = False
+    since = pair.now
+    pair.carry(content(6000), 2)
+    offsets = [sent.frame.offset for sent in pair.data(since=since)]
+    twice = [sent for sent in pair.data(since=since) if offsets.count(sent.frame.offset) == 2][:2]
+    assert twice[1].at_s - twice[0].at_s <= RTT_S + 4 * GAP_S
+
+
 def test_nothing_is_sent_once_all_has_arrived() -> None:
     pair = PacedPair(paths=2, rate_bps=RATE_BPS)
     pair.carry(content(50))
