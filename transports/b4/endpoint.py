@@ -68,6 +68,7 @@ class B4Endpoint(Endpoint):
         for lane in sender.lanes:
             self._pace(lane.path_id, rate_bps, 0)
             self._offers[lane.path_id] = _Offer(rate_units=max(1, int(rate_bps / RATE_UNIT_BPS)))
+        self._timer: float | None = None  # None: something has happened, it is to be found again
         self._control_packets = 0
         self._rejected = 0
 
@@ -75,6 +76,7 @@ class B4Endpoint(Endpoint):
 
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         """Queue a message. See `Endpoint.send_message`."""
+        self._timer = None
         sender = self._sender
         sender.stream.append_message(message_id, data)
         if self._agent is not None:
@@ -84,6 +86,7 @@ class B4Endpoint(Endpoint):
 
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
         """Take a frame, as an object or as the octets of one, or a word of the controller's."""
+        self._timer = None
         path_id = datagram.path_id
         if path_id < 0:
             self._on_control(datagram, now)
@@ -112,6 +115,7 @@ class B4Endpoint(Endpoint):
 
     def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
         """Return what is due: control messages, greetings, reports, then data."""
+        self._timer = None
         if self._dead:
             out, self._outbox = self._outbox, []
             return out
@@ -132,17 +136,24 @@ class B4Endpoint(Endpoint):
 
     def get_timer(self) -> float | None:
         """Return when something is due."""
+        if self._timer is None:
+            self._timer = self._find_timer()
+        return None if self._timer == FOREVER else self._timer
+
+    def _find_timer(self) -> float:
         if self._dead:
-            return None
-        at = min(self._hello_at, self._receiver.timer())
-        if self._connected:
-            at = min(at, self._sender.timer())
-        if self._agent is not None:
-            at = min(at, self._agent.timer())
-        return None if at == FOREVER else at
+            return FOREVER
+        at = self._receiver.timer()
+        at = min(at, self._hello_at)
+        if self._connected and (due_at := self._sender.timer()) < at:
+            at = due_at
+        if self._agent is not None and (due_at := self._agent.timer()) < at:
+            at = due_at
+        return at
 
     def handle_timer(self, now: float) -> None:
         """Do what is due."""
+        self._timer = None
         if self._dead:
             return
         if self._agent is not None and self._agent.timer() <= now:

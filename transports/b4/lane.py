@@ -72,6 +72,7 @@ class Lane:
         "doubt",
         "expired",
         "free_at",
+        "late_at",
         "lookahead_s",
         "mark",
         "missing",
@@ -113,6 +114,7 @@ class Lane:
         self.copies: deque[Piece] = deque()
         self.rtt = RttEstimator(min_rto_s=0.01)
         self.reordering_s = 0.0
+        self.late_at: float | None = None  # when an answer is late; None: to be computed again
         self.sure_losses = 0  # since a packet was last taken for lost that had been overtaken
         self.state = State.DOWN
         self.silences = 0
@@ -168,6 +170,7 @@ class Lane:
 
         What it passes over goes to `missing`.
         """
+        self.late_at = None
         start, stop, gaps = report.start, report.stop, report.gaps
         outstanding, missing = self.outstanding, self.missing
         flight = outstanding.get(report.echo)
@@ -221,6 +224,7 @@ class Lane:
         """Count everything on its way as lost, and return what it carries. A report may still say otherwise."""
         for number, flight in self.outstanding.items():
             self.missing[number] = Missing(flight, now, overtaken=False)
+        self.late_at = None
         self.outstanding.clear()
         self.copies.clear()
         self.mark = self.next_number

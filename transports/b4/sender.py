@@ -115,8 +115,11 @@ class SelectiveSender(PieceSending):
                 at = min(at, self._judgement_at(lane))
         for lane in self.lanes:
             at = min(at, lane.probe_at)
-            if lane.outstanding and lane.state is not State.DOWN and (late_at := self._late_at(lane)) < at:
-                at = late_at
+            if lane.outstanding and lane.state is not State.DOWN:
+                late_at = lane.late_at
+                if late_at is None:
+                    late_at = self._late_at(lane)
+                at = min(at, late_at)
         return at
 
     def _judgement_at(self, lane: Lane) -> float:
@@ -127,6 +130,11 @@ class SelectiveSender(PieceSending):
 
     def _late_at(self, lane: Lane) -> float:
         """Return when an answer is late: to the oldest packet, or to the probe after that."""
+        if lane.late_at is None:
+            lane.late_at = self._find_late_at(lane)
+        return lane.late_at
+
+    def _find_late_at(self, lane: Lane) -> float:
         srtt_s = lane.srtt_s
         varies_s = 4 * lane.rtt.rttvar_s
         margin_s = min(varies_s, srtt_s / 16)  # a path on which nothing queues varies little, after some samples
@@ -166,6 +174,7 @@ class SelectiveSender(PieceSending):
             lane.state = State.SUSPECT
         lane.since = now
         lane.doubt += 1
+        lane.late_at = None
         if lane.probe_at == FOREVER:
             lane.probe_at = now
         self._reshare()
@@ -180,7 +189,14 @@ class SelectiveSender(PieceSending):
             if lane.probe_at <= now:
                 self._probe(lane, now, out)
         stream = self.stream
-        while True:
+        while self.carriers:
+            if len(self.carriers) == 1:
+                lane = self.carriers[0]
+                at = lane.free_at if lane.free_at > now else now
+                if at > now + lane.lookahead_s or not (self._again or self._cursor < stream.end or lane.copies):
+                    return
+                self._send_next(lane, at, out)
+                continue
             best: Lane | None = None
             soonest = FOREVER
             work = self._again or self._cursor < stream.end

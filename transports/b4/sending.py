@@ -11,6 +11,8 @@ from transports.base import Datagram, PathView
 from transports.events import Buffer
 from transports.tcp.stream import OutgoingStream
 
+_new = tuple.__new__
+
 EXACT_PER_LANE = 12  # so many of a burst's last packets on each path are counted exactly
 
 
@@ -85,6 +87,7 @@ class Sending(ABC):
     def path_answers(self, path_id: int, now: float) -> None:
         """The path has brought something from the far end: it can be used."""
         lane = self.lanes[path_id]
+        lane.late_at = None
         lane.silences = lane.probes = 0
         lane.probe_at = FOREVER
         if lane.state is State.UP:
@@ -209,7 +212,12 @@ class PieceSending(Sending):
     ) -> None:  # fmt: skip
         number = lane.next_number
         lane.next_number = number + 1
-        lane.outstanding[number] = (piece, at)
-        frame = Data(self.token, flags, number, number - lane.floor(), 0 if piece is None else piece.start, payload)
-        out.append(Datagram(lane.path_id, frame, DATA_OVERHEAD_BYTES + len(payload), at, 0, left))
+        outstanding = lane.outstanding
+        if not outstanding:
+            lane.late_at = None
+        outstanding[number] = (piece, at)
+        offset = 0 if piece is None else piece.start
+        # tuple.__new__: NamedTuple's own constructors are Python functions, half as fast
+        frame = _new(Data, (self.token, flags, number, number - lane.floor(), offset, payload))
+        out.append(_new(Datagram, (lane.path_id, frame, DATA_OVERHEAD_BYTES + len(payload), at, 0, left)))
         self.packets += 1
