@@ -96,6 +96,10 @@ class SelectiveSender(PieceSending):
         lane.sure_losses += len(settled)
         if lane.sure_losses >= REORDERING_PERSISTS:
             lane.sure_losses, lane.reordering_s = 0, 0.0
+            for late in lane.missing.values():  # nobody would look at these again: without patience they are lost
+                if not late.lost:
+                    late.lost = True
+                    self._lose(late.piece)
 
     def _abandon(self, lane: Lane, now: float) -> None:
         """Let other paths carry what is on its way on this one."""
