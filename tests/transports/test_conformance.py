@@ -50,6 +50,20 @@ def test_a_transport_keeps_its_promises_under_other_seeds(name: str, seed: int) 
     check_transport(spec, rng_factory=Random, seed=seed, schedules=700).raise_on_failure()
 
 
+@pytest.mark.parametrize(
+    ("name", "seed", "schedule"),
+    [
+        ("b4", 5, 622),  # reordering forgotten while a packet was waited for: the sender stood still
+        ("rdma-gbn", 1, 437),  # every other packet lost: all of the stream again for each that got through
+        ("rdma-gbn", 3, 314),
+        ("rdma-gbn", 6, 356),
+    ],
+)
+def test_a_schedule_that_once_broke_a_transport_no_longer_does(name: str, seed: int, schedule: int) -> None:
+    spec = Registry.installed().resolve(name)
+    check_transport(spec, rng_factory=Random, seed=seed, only=schedule).raise_on_failure()
+
+
 # -- what the suite must catch: each of these differs from a toy that passes in one thing ------------------------------
 
 

@@ -16,7 +16,8 @@ from transports.events import Buffer
 
 CONSTANT, MAX_BACKOFFS = 3, 8  # timeouts without an answer before the first that is longer, and longer ones
 LONGEST_RTO_S = 8.0
-FRUITLESS = 2  # timeouts after which go-back-N becomes careful
+FRUITLESS = 1  # timeouts after which go-back-N becomes careful
+GAIN = 64  # packets that may be under way for each that got through since it last went back
 LEAST_WINDOW, MOST_WINDOW = 4, 1024  # packets
 REMEMBERED_RTOS, REMEMBERED_S = (
     4,
@@ -149,6 +150,7 @@ class GoBackSender(Sending):
         self._next = 0  # number of the next to send
         self._cursor = 0
         self._rewound_at = 0.0
+        self._rewound_to: int | None = None  # the packet number it last went back to
         self._fruitless = 0  # timeouts since anything was acknowledged
         self._window = FOREVER  # packets under way at a time
 
@@ -183,6 +185,9 @@ class GoBackSender(Sending):
         self._count_in_flight()
 
     def _go_back(self, now: float) -> None:
+        if self._rewound_to is not None:  # where hardly one gets through, all the others only fill the link
+            self._window = min(self._window, max(LEAST_WINDOW, GAIN * (self._first - self._rewound_to)))
+        self._rewound_to = self._first
         self._next = self._first
         self._rewound_at = now
 
