@@ -1,14 +1,14 @@
 """A training deployment: from a model and how it is laid out over racks to the bytes that each GPU sends.
 
 Formulas: "I've Got 99 Problems But FLOPS Ain't One", HotNets '24, arXiv 2407.12819, and the ring collectives of
-Thakur, Rabenseifner, Gropp (IJHPCA 19(1), 2005): a reduce-scatter or an all-gather of V bytes over n ranks takes
-(n - 1)/n * V / B, an all-reduce both.
+`wan.collectives`.
 """
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 
 from wan.checks import check_name, check_not_negative, check_positive, check_whole
+from wan.collectives import LocalStage
 from wan.units import parse_rate, parse_time
 
 
@@ -19,7 +19,8 @@ class Deployment:
     layers, hidden, sequence, vocabulary: of the transformer. tensor, pipeline, data: degrees of parallelism;
     gpus_per_rack must equal tensor * replicas_per_rack. racks: what is bought, where that is not exactly what the
     parallelism needs. scale_up_Bps: bytes/s of a GPU inside its rack; scale_out_bps: bit/s of a GPU inside its site,
-    over `planes` planes. wan_rtt_s: round trip between the coasts, seconds.
+    over `planes` planes. scale_up_latency_s, scale_out_latency_s: what each step of a ring takes besides its bytes,
+    seconds. wan_rtt_s: round trip between the coasts, seconds.
     gradient_bytes_per_parameter: 0.5 is FP4. Raises ValueError naming the field.
     """
 
@@ -40,6 +41,8 @@ class Deployment:
     sites: int = 2
     racks: int | None = None
     gradient_bytes_per_parameter: float = 0.5
+    scale_up_latency_s: float = 0.0
+    scale_out_latency_s: float = 0.0
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -51,7 +54,8 @@ class Deployment:
             check_whole(field, getattr(self, field), 1)
         for field in ("scale_up_Bps", "scale_out_bps", "gradient_bytes_per_parameter"):
             check_positive(field, getattr(self, field))
-        check_not_negative("wan_rtt_s", self.wan_rtt_s)
+        for field in ("wan_rtt_s", "scale_up_latency_s", "scale_out_latency_s"):
+            check_not_negative(field, getattr(self, field))
         if self.sites != 2:
             raise ValueError(f"sites: {self.sites!r} is not 2, and partners on two coasts are all this describes")
         if self.gpus_per_rack != self.tensor * self.replicas_per_rack:
@@ -114,53 +118,52 @@ class Deployment:
         return round(self.gradient_bytes / self.replicas_per_rack / self.racks_per_layer_and_site)
 
     @property
-    def rack_share(self) -> float:
-        """(n - 1)/n for the replicas in a rack: the part of the data that a ring collective moves."""
-        return (self.replicas_per_rack - 1) / self.replicas_per_rack
+    def local_stages(self) -> tuple[LocalStage, ...]:
+        """The stages inside a coast, in their order; the wide-area stage, the paper's third, comes after the second.
+
+        The second is a whole all-reduce, as published, although a reduce-scatter would do before the wide-area stage.
+        """
+        rack, site = self.replicas_per_rack, self.racks_per_layer_and_site
+        up = {"rate_Bps": self.scale_up_Bps, "latency_s": self.scale_up_latency_s}
+        out = {"rate_Bps": self.scale_out_bps / 8, "latency_s": self.scale_out_latency_s}
+        whole, part = self.gradient_bytes, self.gradient_bytes / rack
+        return (
+            LocalStage(name="1 rack", collective="all-reduce", ranks=rack, volume_bytes=whole, **up),
+            LocalStage(name="2 datacenter", collective="all-reduce", ranks=site, volume_bytes=part, **out),
+            LocalStage(name="4 datacenter", collective="all-gather", ranks=site, volume_bytes=part, **out),
+            LocalStage(name="5 rack", collective="all-gather", ranks=rack, volume_bytes=whole, **up),
+        )
 
     @property
-    def site_share(self) -> float:
-        """(n - 1)/n for the racks of a site."""
-        return (self.racks_per_layer_and_site - 1) / self.racks_per_layer_and_site
-
-    @property
-    def stage_1_rack_s(self) -> float:
-        """All-reduce over the replicas in a rack, at scale-up rate."""
-        return 2 * self.rack_share * self.gradient_bytes / self.scale_up_Bps
-
-    @property
-    def stage_2_datacenter_s(self) -> float:
-        """All-reduce of the rack's sum over the racks of a site, at scale-out rate."""
-        return 2 * self.stage_4_datacenter_s
-
-    @property
-    def stage_4_datacenter_s(self) -> float:
-        """All-gather over the racks of a site, after the wide-area stage."""
-        return self.site_share * (self.gradient_bytes / self.replicas_per_rack) / (self.scale_out_bps / 8)
-
-    @property
-    def stage_5_rack_s(self) -> float:
-        """All-gather over the replicas in a rack."""
-        return self.rack_share * self.gradient_bytes / self.scale_up_Bps
+    def local_s(self) -> float:
+        """Time inside a coast, before and after the wide-area stage, seconds."""
+        return sum(stage.time_s for stage in self.local_stages)
 
 
 _SECTIONS = {
     "model": ("layers", "hidden", "sequence", "vocabulary", "gradient_bytes_per_parameter"),
     "parallelism": ("tensor", "pipeline", "data", "replicas_per_rack"),
-    "plant": ("sites", "racks", "gpus_per_rack", "scale_up", "scale_out", "planes", "wan_rtt"),
+    "plant": (
+        "sites",
+        "racks",
+        "gpus_per_rack",
+        "scale_up",
+        "scale_out",
+        "scale_up_latency",
+        "scale_out_latency",
+        "planes",
+        "wan_rtt",
+    ),
 }
-_WHOLE = frozenset(key for keys in _SECTIONS.values() for key in keys) - {
-    "gradient_bytes_per_parameter",
-    "scale_up",
-    "scale_out",
-    "wan_rtt",
-}
+_RATES = {"scale_up": "scale_up_Bps", "scale_out": "scale_out_bps"}
+_TIMES = {key: f"{key}_s" for key in ("scale_up_latency", "scale_out_latency", "wan_rtt")}
+_WHOLE = {key for keys in _SECTIONS.values() for key in keys} - {"gradient_bytes_per_parameter", *_RATES, *_TIMES}
 
 
 def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
     """Return the deployment that a file describes: `name`, `source`, and the tables of `_SECTIONS`.
 
-    `scale_up`, `scale_out` and `wan_rtt` are text with a unit. Raises ValueError, in one sentence that begins with
+    Rates, latencies and `wan_rtt` are text with a unit. Raises ValueError, in one sentence that begins with
     the key, for keys that are unknown or missing and for values of the wrong kind.
     """
     values: dict[str, object] = {}
@@ -191,7 +194,7 @@ def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
 
 def _key_of(field: str) -> str:
     """Return what a person finds in the file."""
-    key = {"scale_up_Bps": "scale_up", "scale_out_bps": "scale_out", "wan_rtt_s": "wan_rtt"}.get(field, field)
+    key = {value: key for key, value in (_RATES | _TIMES).items()}.get(field, field)
     return next((f"{section}.{key}" for section, inner in _SECTIONS.items() if key in inner), key)
 
 
@@ -207,10 +210,8 @@ def _read(key: str, name: str, value: object) -> tuple[str, object]:
     if not isinstance(value, str):
         raise ValueError(f"{key}: {value!r} is not text with a unit")
     try:
-        if name == "scale_up":
-            return "scale_up_Bps", parse_rate(value) / 8
-        if name == "scale_out":
-            return "scale_out_bps", parse_rate(value)
-        return "wan_rtt_s", parse_time(value)
+        if name in _TIMES:
+            return _TIMES[name], parse_time(value)
+        return _RATES[name], parse_rate(value) / (8 if name == "scale_up" else 1)
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from None

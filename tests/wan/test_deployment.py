@@ -29,10 +29,21 @@ def test_the_bundled_deployment_has_the_published_inputs(paper: Deployment) -> N
 def test_the_published_figures_follow_from_the_inputs(paper: Deployment) -> None:
     # arXiv 2407.12819, to the digits it prints
     assert paper.parameters == pytest.approx(96.02e12, rel=2e-4)
-    assert paper.stage_1_rack_s == pytest.approx(16.57e-3, abs=0.005e-3)
-    assert paper.stage_2_datacenter_s == pytest.approx(98.27e-3, abs=0.005e-3)
-    assert paper.stage_4_datacenter_s == pytest.approx(49.14e-3, abs=0.01e-3)
-    assert paper.stage_5_rack_s == pytest.approx(8.3e-3, abs=0.05e-3)
+    # the third stage is the wide-area one
+    published_s = {"1 rack": 16.57e-3, "2 datacenter": 98.27e-3, "4 datacenter": 49.14e-3, "5 rack": 8.3e-3}
+    last_digits_s = (0.005e-3, 0.005e-3, 0.01e-3, 0.05e-3)
+    times_s = {stage.name: stage.time_s for stage in paper.local_stages}
+    assert list(times_s) == list(published_s)
+    for (name, time_s), last_digit_s in zip(times_s.items(), last_digits_s, strict=True):
+        assert time_s == pytest.approx(published_s[name], abs=last_digit_s)
+    assert paper.local_s == pytest.approx(sum(published_s.values()), abs=sum(last_digits_s))
+
+
+def test_latencies_of_the_fabric_are_paid_at_each_step_of_a_ring(paper: Deployment, mapping: dict[str, dict]) -> None:
+    mapping["plant"] |= {"scale_up_latency": "1 us", "scale_out_latency": "10 us"}
+    slower = deployment_from_mapping(mapping)
+    # all-reduce and all-gather, three passes: 3 steps in a rack of 4 replicas, 86 in a ring of 87 racks
+    assert slower.local_s - paper.local_s == pytest.approx(3 * 3 * 1e-6 + 3 * 86 * 10e-6)
 
 
 def test_the_shard_of_one_gpu_pair_is_57_13_megabytes(paper: Deployment) -> None:
@@ -76,6 +87,8 @@ def test_racks_follow_from_the_parallelism_unless_they_are_given(mapping: dict[s
         ("plant", "scale_up", 1.8e12, "plant.scale_up: 1800000000000.0 is not text with a unit"),
         ("plant", "scale_up", "0", "plant.scale_up: 0.0 is not a finite number above zero"),
         ("plant", "wan_rtt", "60", "plant.wan_rtt: '60' has no unit"),
+        ("plant", "scale_up_latency", 1e-6, "plant.scale_up_latency: 1e-06 is not text with a unit"),
+        ("plant", "scale_out_latency", "-1 us", "plant.scale_out_latency: '-1 us' is negative"),
     ],
 )
 def test_a_bad_value_is_refused_by_the_key_in_the_file(
