@@ -7,9 +7,10 @@ from hashlib import shake_256
 from emulation.base import BackgroundSpec, JobSpec
 from emulation.coast import CoastSession, Send
 from emulation.driver import APPLICATION, Driver, Port
-from emulation.flows import Flow, message_bound_s, stripe, trip_of
+from emulation.flows import Flow, stripe, trip_of
+from emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from emulation.records import FlowRecord, IterationRecord
-from transports.base import Counters, Endpoint
+from transports.base import Endpoint
 from transports.events import MessageReceived
 from wan.topology import Topology
 
@@ -40,24 +41,6 @@ class FlowPorts:
         """Offer a message to the sending endpoint."""
         self.client_endpoint.send_message(identifier, data, now)
         self.client.pump(now)
-
-
-@dataclass(slots=True)
-class _Delivery:
-    """One flow's message of one trip, while the iteration lasts."""
-
-    start_s: float
-    payload_bytes: int
-    completion_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """What a flow had counted when the iteration began."""
-
-    wire_bytes: int
-    sent: Counters
-    rejected: int
 
 
 class JobRun:
@@ -99,20 +82,13 @@ class JobRun:
             )
             for site in spec.allreduce.sites
         }
-        self._bound_s = sum(
-            max(
-                message_bound_s(topology, spec.paths, message.payload_bytes)
-                for message in spec.allreduce.messages
-                if message.trip == trip
-            )
-            for trip in range(spec.allreduce.trips)
-        )
+        self._bound_s = iteration_bound_s(spec, topology)
         self._iteration = -1
         self._start_s = 0.0
         self._completion_s: float | None = None
         self._verified = False
-        self._deliveries: dict[tuple[str, int], _Delivery] = {}
-        self._marks: dict[str, _Mark] = {}
+        self._deliveries: dict[tuple[str, int], Delivery] = {}
+        self._marks: dict[str, Tally] = {}
         self._open = False
 
     def start(self, now: float) -> None:
@@ -143,7 +119,7 @@ class JobRun:
     def _offer(self, sends: list[Send], now: float) -> None:
         for send in sends:
             _, trip = trip_of(send.message_id)
-            self._deliveries[send.flow.name, trip] = _Delivery(now, len(send.data))
+            self._deliveries[send.flow.name, trip] = Delivery(now, len(send.data))
         for send in sends:
             self.ports[send.flow.name].send(send.message_id, send.data, now)
 
@@ -173,67 +149,28 @@ class JobRun:
             self._close_iteration(reason)
         self.active = False
 
-    def _mark(self, ports: FlowPorts) -> _Mark:
-        sent, received = ports.client_endpoint.counters(), ports.server_endpoint.counters()
-        return _Mark(ports.client.wire_bytes + ports.server.wire_bytes, sent, sent.rejected + received.rejected)
+    def _mark(self, ports: FlowPorts) -> Tally:
+        return joined(
+            Tally.of(ports.client.wire_bytes, ports.client_endpoint.counters()),
+            Tally.of(ports.server.wire_bytes, ports.server_endpoint.counters()),
+        )
 
     def _close_iteration(self, reason: str) -> None:
         self._open = False
-        wire_bytes = 0
-        trips: dict[str, list[tuple[int, _Delivery]]] = {name: [] for name in self.ports}
-        for (name, trip), delivery in self._deliveries.items():
-            trips[name].append((trip, delivery))
-        for name, ports in self.ports.items():
-            before, after = self._marks[name], self._mark(ports)
-            wire_bytes += after.wire_bytes - before.wire_bytes
-            last = max((trip for trip, _ in trips[name]), default=0)
-            for trip, delivery in trips[name]:
-                self.flows.append(self._flow_record(ports.flow, trip, delivery, before, after, counted=trip == last))
-        if self._completion_s is not None and not self._verified:
-            reason = f"iteration {self._iteration} of {self.spec.name}: a rank's result is not the true sum"
-        elif self._completion_s is not None:
-            reason = ""
-        self.iterations.append(
-            IterationRecord(
-                job=self.spec.name,
-                transport=self.spec.transport.name,
-                iteration=self._iteration,
-                start_s=self._start_s,
-                completion_s=self._completion_s,
-                bound_s=self._bound_s,
-                local_s=self.spec.allreduce.local_s,
-                payload_bytes=self.spec.allreduce.payload_bytes,
-                wire_bytes=wire_bytes,
-                verified=self._verified,
-                status="ok" if self._verified else "failed",
-                reason=reason,
-            )
-        )
-
-    def _flow_record(
-        self, flow: Flow, trip: int, delivery: _Delivery, before: _Mark, after: _Mark, *, counted: bool
-    ) -> FlowRecord:
-        # counters run over the whole iteration: with two trips, the last one's row carries them
-        one = 1 if counted else 0
-        return FlowRecord(
-            job=self.spec.name,
-            flow=flow.name,
+        record, flows = close_iteration(
+            self.spec,
+            [ports.flow for ports in self.ports.values()],
             iteration=self._iteration,
-            trip=trip,
-            source=flow.source,
-            destination=flow.destination,
-            path="+".join(flow.paths),
-            payload_bytes=delivery.payload_bytes,
-            start_s=delivery.start_s,
-            completion_s=delivery.completion_s,
-            wire_bytes=one * (after.wire_bytes - before.wire_bytes),
-            packets=one * (after.sent.packets - before.sent.packets),
-            repairs=one * (after.sent.repairs - before.sent.repairs),
-            probes=one * (after.sent.probes - before.sent.probes),
-            timeouts=one * (after.sent.timeouts - before.sent.timeouts),
-            spurious=one * (after.sent.spurious - before.sent.spurious),
-            rejected=one * (after.rejected - before.rejected),
+            start_s=self._start_s,
+            completion_s=self._completion_s,
+            bound_s=self._bound_s,
+            verified=self._verified,
+            reason=reason,
+            deliveries=self._deliveries,
+            tallies={name: self._mark(ports).since(self._marks[name]) for name, ports in self.ports.items()},
         )
+        self.iterations.append(record)
+        self.flows += flows
 
 
 _PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so segments that change places are noticed

@@ -10,7 +10,8 @@ from emulation.clock import VirtualClock
 from emulation.driver import APPLICATION, SAMPLING, Driver, Port, SpinningError, Transmit
 from emulation.flows import Flow, path_views, plan_flows
 from emulation.jobs import BackgroundRun, FlowPorts, JobRun
-from emulation.records import FlowSample, FlowSummary, LinkRecord, NoticeRecord, QueueSample, RunRecord
+from emulation.ledger import summarise
+from emulation.records import FlowSample, LinkRecord, NoticeRecord, QueueSample, RunRecord
 from emulation.routes import ControlRoute, Route, Wire
 from emulation.streams import stream
 from transports.base import EndpointContext, PathView, ServiceContext
@@ -280,22 +281,11 @@ class _Simulation:
             array_note=self._spec.jobs[0].allreduce.array_note,
             iterations=iterations,
             flows=tuple(record for job in self._jobs for record in job.flows),
-            summaries=tuple(self._summary(ports.flow) for ports in self._ports.values()),
+            summaries=tuple(summarise(ports.flow, self._handshakes.get(name)) for name, ports in self._ports.items()),
             links=tuple(self._link_record(name, back, wire.link) for (name, back), wire in self._wires.items()),
             samples=tuple(self._samples),
             queues=tuple(self._queues),
             notices=tuple(self._notices),
-        )
-
-    def _summary(self, flow: Flow) -> FlowSummary:
-        return FlowSummary(
-            flow=flow.name,
-            job=flow.owner,
-            transport=flow.transport.name,
-            source=flow.source,
-            destination=flow.destination,
-            path="+".join(flow.paths),
-            handshake_s=self._handshakes.get(flow.name),
         )
 
     def _link_record(self, name: str, back: bool, link: Link) -> LinkRecord:

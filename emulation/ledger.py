@@ -1,0 +1,173 @@
+"""From what the two ends of a job's flows have counted to the rows of the record, whatever the world.
+
+In the simulator one process sees both ends; with real packets each coast tells its half, and the halves are put
+together here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from emulation.base import JobSpec
+from emulation.flows import Flow, message_bound_s
+from emulation.records import FlowRecord, FlowSummary, IterationRecord
+from transports.base import Counters
+from wan.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What one end of a flow has counted, or two ends together: bytes on the wire, and `Counters`."""
+
+    wire_bytes: int = 0
+    packets: int = 0
+    repairs: int = 0
+    probes: int = 0
+    timeouts: int = 0
+    spurious: int = 0
+    rejected: int = 0
+
+    @classmethod
+    def of(cls, wire_bytes: int, counters: Counters) -> "Tally":
+        """Return the tally of an end that put `wire_bytes` on the wire and counted `counters`."""
+        return cls(
+            wire_bytes=wire_bytes,
+            packets=counters.packets,
+            repairs=counters.repairs,
+            probes=counters.probes,
+            timeouts=counters.timeouts,
+            spurious=counters.spurious,
+            rejected=counters.rejected,
+        )
+
+    def since(self, before: "Tally") -> "Tally":
+        """Return what has been added since `before`."""
+        return Tally(
+            wire_bytes=self.wire_bytes - before.wire_bytes,
+            packets=self.packets - before.packets,
+            repairs=self.repairs - before.repairs,
+            probes=self.probes - before.probes,
+            timeouts=self.timeouts - before.timeouts,
+            spurious=self.spurious - before.spurious,
+            rejected=self.rejected - before.rejected,
+        )
+
+
+def joined(sender: Tally, receiver: Tally) -> Tally:
+    """Return a flow's tally: the sender's, with the receiver's bytes on the wire and rejected datagrams."""
+    return Tally(
+        wire_bytes=sender.wire_bytes + receiver.wire_bytes,
+        packets=sender.packets,
+        repairs=sender.repairs,
+        probes=sender.probes,
+        timeouts=sender.timeouts,
+        spurious=sender.spurious,
+        rejected=sender.rejected + receiver.rejected,
+    )
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One flow's message of one trip, while the iteration lasts. Times as in `FlowRecord`."""
+
+    start_s: float
+    payload_bytes: int
+    completion_s: float | None = None
+
+
+def iteration_bound_s(job: JobSpec, topology: Topology) -> float:
+    """Return the least time in which an iteration's messages can cross, seconds: the slower direction, trip by trip."""
+    return sum(
+        max(
+            message_bound_s(topology, job.paths, message.payload_bytes)
+            for message in job.allreduce.messages
+            if message.trip == trip
+        )
+        for trip in range(job.allreduce.trips)
+    )
+
+
+def close_iteration(
+    job: JobSpec,
+    flows: Sequence[Flow],
+    *,
+    iteration: int,
+    start_s: float,
+    completion_s: float | None,
+    bound_s: float,
+    verified: bool,
+    reason: str,
+    deliveries: Mapping[tuple[str, int], Delivery],
+    tallies: Mapping[str, Tally],
+    doubt: str = "",
+) -> tuple[IterationRecord, list[FlowRecord]]:
+    """Return the rows of an iteration that is over.
+
+    deliveries: by (flow, trip). tallies: by flow, what both ends have counted in this iteration. reason: why an
+    iteration that is not complete failed. doubt: why one that is may be off (the world was late), "" for no doubt.
+    """
+    rows: list[FlowRecord] = []
+    trips: dict[str, list[tuple[int, Delivery]]] = {flow.name: [] for flow in flows}
+    for (name, trip), delivery in deliveries.items():
+        trips[name].append((trip, delivery))
+    for flow in flows:
+        last = max((trip for trip, _ in trips[flow.name]), default=0)
+        for trip, delivery in trips[flow.name]:
+            # counters run over the whole iteration: with two trips, the last one's row carries them
+            tally = tallies[flow.name] if trip == last else Tally()
+            rows.append(_flow_record(job, flow, iteration=iteration, trip=trip, delivery=delivery, tally=tally))
+    if completion_s is not None and not verified:
+        reason = f"iteration {iteration} of {job.name}: a rank's result is not the true sum"
+    elif completion_s is not None:
+        reason = doubt
+    record = IterationRecord(
+        job=job.name,
+        transport=job.transport.name,
+        iteration=iteration,
+        start_s=start_s,
+        completion_s=completion_s,
+        bound_s=bound_s,
+        local_s=job.allreduce.local_s,
+        payload_bytes=job.allreduce.payload_bytes,
+        wire_bytes=sum(tally.wire_bytes for tally in tallies.values()),
+        verified=verified,
+        status=("degraded" if doubt else "ok") if verified else "failed",
+        reason=reason,
+    )
+    return record, rows
+
+
+def _flow_record(
+    job: JobSpec, flow: Flow, *, iteration: int, trip: int, delivery: Delivery, tally: Tally
+) -> FlowRecord:
+    return FlowRecord(
+        job=job.name,
+        flow=flow.name,
+        iteration=iteration,
+        trip=trip,
+        source=flow.source,
+        destination=flow.destination,
+        path="+".join(flow.paths),
+        payload_bytes=delivery.payload_bytes,
+        start_s=delivery.start_s,
+        completion_s=delivery.completion_s,
+        wire_bytes=tally.wire_bytes,
+        packets=tally.packets,
+        repairs=tally.repairs,
+        probes=tally.probes,
+        timeouts=tally.timeouts,
+        spurious=tally.spurious,
+        rejected=tally.rejected,
+    )
+
+
+def summarise(flow: Flow, handshake_s: float | None) -> FlowSummary:
+    """Return a flow's summary; handshake_s None means that it never connected."""
+    return FlowSummary(
+        flow=flow.name,
+        job=flow.owner,
+        transport=flow.transport.name,
+        source=flow.source,
+        destination=flow.destination,
+        path="+".join(flow.paths),
+        handshake_s=handshake_s,
+    )
