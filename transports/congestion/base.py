@@ -9,11 +9,10 @@ class Ack(NamedTuple):
 
     now: seconds. acked_bytes: newly acknowledged, cumulatively. delivered_bytes: newly acknowledged or selectively
     acknowledged. lost_bytes: newly marked lost. in_flight_bytes: outstanding after this ACK (RFC 6675 pipe).
-    prior_in_flight_bytes: before it. rtt_s: the sample of the newest packet this ACK covers, None without one.
+    rtt_s: the sample of the newest packet this ACK covers, None without one.
     round_started: this ACK is the first to cover data sent after the previous round began (RFC 9406 §4.2 rounds).
     cwnd_limited: the window, not the application, has been what held the sender back. in_recovery: a loss episode is
     under way, and the sender's PRR governs, so window growth must wait.
-    rate_bps, rate_app_limited: delivery-rate sample of the newest packet (None without one).
     newest_sent_s: when the newest packet that this ACK covers was sent (None when it covers nothing new).
     """
 
@@ -22,13 +21,10 @@ class Ack(NamedTuple):
     delivered_bytes: int
     lost_bytes: int
     in_flight_bytes: int
-    prior_in_flight_bytes: int
     rtt_s: float | None
     round_started: bool
     cwnd_limited: bool
     in_recovery: bool
-    rate_bps: float | None
-    rate_app_limited: bool
     newest_sent_s: float | None = None
 
 

@@ -1,1 +1,1 @@
-"""What every reliable transport needs to notice and mend loss: RTT, ranges, RACK-TLP, PRR, delivery rate."""
+"""What every reliable transport needs to notice and mend loss: RTT, ranges, RACK-TLP, PRR."""

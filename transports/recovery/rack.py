@@ -1,7 +1,6 @@
 """RACK: a packet is lost when one sent sufficiently later has been delivered (RFC 8985 §6)."""
 
 from collections import deque
-from collections.abc import Iterator
 
 INFINITY = float("inf")
 
@@ -11,15 +10,10 @@ class SentPacket:
 
     transmissions: how often it was sent. retransmitted_s: when it was sent a second time, inf if never. order: place of
     its latest transmission among all of the connection's.
-    delivered, delivered_s, first_sent_s, app_limited: the connection's delivery-rate state when it was sent.
     """
 
     __slots__ = (
-        "app_limited",
-        "delivered",
-        "delivered_s",
         "done",
-        "first_sent_s",
         "lost",
         "order",
         "retransmitted_s",
@@ -38,10 +32,6 @@ class SentPacket:
         self.order = 0
         self.done = False  # acknowledged, cumulatively or selectively
         self.lost = False  # marked lost and not sent again since
-        self.delivered = 0
-        self.delivered_s = 0.0
-        self.first_sent_s = 0.0
-        self.app_limited = False
 
 
 class Rack:
@@ -169,9 +159,3 @@ class Rack:
         """Put packets back that were marked lost too soon; they keep their place in the order of sending."""
         entries = [(packet.sent_s, packet.order, packet) for packet in packets]
         self._order = deque(sorted([*self._order, *entries], key=lambda entry: entry[1]))
-
-    def in_flight(self) -> Iterator[SentPacket]:
-        """Iterate over the packets in flight, in the order they were sent."""
-        for _, number, packet in self._order:
-            if not packet.done and not packet.lost and packet.order == number:
-                yield packet

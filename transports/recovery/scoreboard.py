@@ -14,14 +14,25 @@ class Scoreboard:
     """The packets from the first unacknowledged offset on, by offset, and the queue of those to be sent again.
 
     una: the first offset not acknowledged. in_flight: bytes sent and neither acknowledged nor marked lost (RFC 6675's
-    pipe). sacked_segments: packets above `una` that were selectively acknowledged.
+    pipe). sacked_segments: packets above `una` that were selectively acknowledged. delivered_bytes: acknowledged since
+    the connection began, one way or the other.
     """
 
-    __slots__ = ("_head", "_lost", "_packets", "_sacked", "_starts", "in_flight", "sacked_segments", "una")
+    __slots__ = (
+        "_head",
+        "_lost",
+        "_packets",
+        "_sacked",
+        "_starts",
+        "delivered_bytes",
+        "in_flight",
+        "sacked_segments",
+        "una",
+    )
 
     def __init__(self) -> None:
         self.una = 0
-        self.in_flight = 0
+        self.in_flight = self.delivered_bytes = 0
         self.sacked_segments = 0
         self._packets: list[SentPacket] = []  # by offset; those before _head are acknowledged
         self._starts: list[int] = []  # of _packets, for bisect
@@ -75,9 +86,11 @@ class Scoreboard:
         return delivered
 
     def _deliver(self, packet: SentPacket, delivered: list[SentPacket]) -> None:
+        size = packet.stop - packet.start
         packet.done = True
+        self.delivered_bytes += size
         if not packet.lost:
-            self.in_flight -= packet.stop - packet.start
+            self.in_flight -= size
         delivered.append(packet)
 
     def lose(self, packets: Iterable[SentPacket]) -> int:

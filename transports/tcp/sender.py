@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from transports.congestion.base import Ack, CongestionControl, pacing_ahead_s
 from transports.recovery.copies import RepairCopies
-from transports.recovery.delivery_rate import DeliveryRate
 from transports.recovery.prr import ProportionalRateReduction
 from transports.recovery.rack import INFINITY, Rack, SentPacket
 from transports.recovery.ranges import Range
@@ -59,7 +58,6 @@ class Sender:
         self.repairs = self.probes = self.timeouts = self.spurious = 0
         self.failure = ""
         self._rack = Rack()
-        self._rate = DeliveryRate()
         self._prr = ProportionalRateReduction(mss_bytes=mss_bytes)
         self._copies = RepairCopies()
         self._after_idle = after_idle
@@ -129,9 +127,8 @@ class Sender:
         echoed_s: the time its timestamp echo stands for, rounded down to the timestamp's tick; None without one.
         """
         board = self.board
-        prior_in_flight = board.in_flight
         acked_bytes = ack - board.una
-        before = self._rate.delivered
+        before = board.delivered_bytes
         newest: SentPacket | None = None
         if acked_bytes:
             newest = self._take_delivered(board.acknowledge(ack), now, echoed_s, None)
@@ -144,14 +141,13 @@ class Sender:
                 blocks = tuple(sorted(blocks))  # by offset: where ACKs were lost, news in two blocks is no reordering
             # no echo: a SACKed segment's timestamp is not echoed before the hole is filled (RFC 7323 §4.3)
             newest = self._take_delivered(board.select(blocks, self.next_offset), now, None, newest)
-        delivered = self._rate.delivered - before
-        rate_bps = rtt_s = newest_sent_s = None
+        delivered = board.delivered_bytes - before
+        rtt_s = newest_sent_s = None
         if newest is not None:
             newest_sent_s = newest.sent_s
             if newest.transmissions == 1:
                 rtt_s = now - newest.sent_s
                 self.rtt.sample(rtt_s, now)
-            rate_bps = self._rate.sample(newest, now)
             self._expiries = 0
             self._expiry_floor = 0.0
         watched = board.sacked_segments or self._in_recovery or self._rack.deadline < INFINITY
@@ -181,13 +177,10 @@ class Sender:
                 delivered,
                 lost,
                 board.in_flight,
-                prior_in_flight,
                 rtt_s,
                 round_started,
                 ack <= self._limited_stop,
                 self._in_recovery and not self._in_timeout,
-                rate_bps,
-                newest is not None and newest.app_limited,
                 newest_sent_s,
             )
         )
@@ -198,10 +191,9 @@ class Sender:
     def _take_delivered(
         self, packets: list[SentPacket], now: float, echoed_s: float | None, newest: SentPacket | None
     ) -> SentPacket | None:
-        """Book what was delivered; return the packet sent last among it and `newest`."""
+        """Tell RACK and the loss marks what was delivered; return the packet sent last among it and `newest`."""
         min_rtt_s = self.rtt.min_rtt_s
         for packet in packets:
-            self._rate.delivered += packet.stop - packet.start
             again = packet.transmissions > 1
             # an echo older than the latest transmission: an earlier one has arrived (RFC 8985 §6.2 step 2)
             earlier = again and echoed_s is not None and echoed_s < packet.sent_s - ECHO_ERROR_S
@@ -438,8 +430,6 @@ class Sender:
             if packet is None:
                 fresh = self._fresh_bytes()
                 if not fresh:
-                    if self.next_offset == self.end:
-                        self._rate.application_limited(board.in_flight)
                     break
             if board.in_flight + mss > window and board.in_flight:
                 self._limited_stop = self.next_offset
@@ -494,7 +484,6 @@ class Sender:
     def _book(self, packet: SentPacket, depart_at: float) -> None:
         packet.sent_s = depart_at
         packet.transmissions += 1
-        self._rate.sent(packet, self.board.in_flight)
         self._rack.sent(packet)
         if self._in_recovery:
             self._prr.on_sent(packet.stop - packet.start)

@@ -105,13 +105,10 @@ class Bottleneck:
                         delivered_bytes=MSS,
                         lost_bytes=0,
                         in_flight_bytes=in_flight * MSS,
-                        prior_in_flight_bytes=(in_flight + 1) * MSS,
                         rtt_s=self.now - sent_s,
                         round_started=new_round,
                         cwnd_limited=limited or congestion.mode is Mode.STARTUP,
                         in_recovery=False,
-                        rate_bps=None,
-                        rate_app_limited=False,
                         newest_sent_s=sent_s,
                     )
                 )
@@ -337,7 +334,7 @@ def test_after_silence_one_segment_goes_and_then_half_of_what_was_learned() -> N
     assert congestion.cwnd_bytes == MSS
     path.now += 2
     now = path.now
-    congestion.on_ack(Ack(now, MSS, MSS, 0, 0, MSS, RTT_S, True, True, False, None, False, now - RTT_S))
+    congestion.on_ack(Ack(now, MSS, MSS, 0, 0, RTT_S, True, True, False, now - RTT_S))
     assert congestion.learned_rate_bps == pytest.approx(rate_bps / 2, rel=0.05)
     assert congestion.cwnd_bytes < 0.85 * BDP
     assert path.burst(congestion, SEGMENTS) < 2.2 * path.bound_s(SEGMENTS)
@@ -350,7 +347,7 @@ def test_silence_that_was_only_lateness_costs_no_rate() -> None:
     rate_bps = congestion.learned_rate_bps
     congestion.on_timeout(path.now, BDP, first=True)
     now = path.now + 0.5
-    congestion.on_ack(Ack(now, MSS, MSS, 0, 0, MSS, RTT_S, True, True, False, None, False, now - RTT_S))
+    congestion.on_ack(Ack(now, MSS, MSS, 0, 0, RTT_S, True, True, False, now - RTT_S))
     congestion.undo()
     assert congestion.learned_rate_bps == rate_bps
 

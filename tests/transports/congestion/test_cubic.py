@@ -13,7 +13,7 @@ RTT_S = 0.1
 
 def acknowledge(congestion: Cubic, segments: float, now: float, *, limited: bool = True, rtt_s: float = RTT_S) -> None:
     size, flight = int(segments * MSS), int(congestion.cwnd_bytes)
-    congestion.on_ack(Ack(now, size, size, 0, flight, flight, rtt_s, False, limited, False, None, False))
+    congestion.on_ack(Ack(now, size, size, 0, flight, rtt_s, False, limited, False))
 
 
 def run(congestion: Cubic, begin_s: float, until_s: float, *, rtt_s: float = RTT_S, acks_per_rtt: int = 50) -> float:
@@ -204,7 +204,7 @@ def hystart_round(congestion: Cubic, now: float, rtt_s: float) -> None:
     acks = int(congestion.cwnd_bytes / MSS) // 2
     for number in range(acks):
         flight = int(congestion.cwnd_bytes)
-        congestion.on_ack(Ack(now, 2 * MSS, 2 * MSS, 0, flight, flight, rtt_s, number == 0, True, False, None, False))
+        congestion.on_ack(Ack(now, 2 * MSS, 2 * MSS, 0, flight, rtt_s, number == 0, True, False))
 
 
 def test_hystart_ends_slow_start_without_loss_and_the_stage_begins_on_a_plateau() -> None:

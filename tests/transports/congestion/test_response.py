@@ -37,7 +37,7 @@ def average_window(
             flight = int(congestion.cwnd_bytes)
             now += rtt_s * segments * MSS / congestion.cwnd_bytes
             size = segments * MSS
-            congestion.on_ack(Ack(now, size, size, 0, flight, flight, rtt_s, False, True, False, None, False))
+            congestion.on_ack(Ack(now, size, size, 0, flight, rtt_s, False, True, False))
         congestion.on_congestion(now, int(congestion.cwnd_bytes))
         congestion.on_recovery_end(now)
     return total * rtt_s / (now - begin_s)

@@ -41,7 +41,7 @@ def acknowledge(
     delivered_bytes = size if delivered is None else int(delivered * MSS)
     flight = int(congestion.cwnd_bytes)
     congestion.on_ack(
-        Ack(now, size, delivered_bytes, 0, flight, flight, rtt_s, round_started, limited, in_recovery, None, False)
+        Ack(now, size, delivered_bytes, 0, flight, rtt_s, round_started, limited, in_recovery)
     )
 
 

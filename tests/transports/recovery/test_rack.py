@@ -110,7 +110,8 @@ def test_expire_takes_what_was_sent_by_then_and_leaves_the_rest_in_flight() -> N
     packets[1].done = True
     assert rack.expire(2.0) == [packets[0], packets[2]]
     assert rack.oldest() is packets[3]
-    assert list(rack.in_flight()) == [packets[3]]
+    assert rack.expire(2.0) == []
+    assert rack.expire(3.0) == [packets[3]]
 
 
 def test_of_a_repair_and_new_data_that_leave_together_the_one_sent_first_counts_as_sent_before() -> None:
@@ -150,7 +151,6 @@ def test_packets_marked_too_soon_go_back_to_their_places_in_the_order_of_sending
     for packet in (packets[3], packets[1]):
         packet.lost = False
     rack.restore([packets[3], packets[1]])
-    assert list(dict.fromkeys(rack.in_flight())) == packets
     deliver(rack, packets[4], 0.04 + RTT_S)
     assert rack.detect(10.0, 0.0) == packets[:4]
 

@@ -33,7 +33,7 @@ def test_what_is_sent_is_in_flight_until_it_is_acknowledged() -> None:
     assert board.acknowledge(2 * SIZE) == packets[:2]
     assert (board.una, board.in_flight) == (2 * SIZE, 2 * SIZE)
     assert board.acknowledge(4 * SIZE) == packets[2:]
-    assert board.in_flight == 0
+    assert (board.in_flight, board.delivered_bytes) == (0, 4 * SIZE)
 
 
 def test_a_packet_that_is_acknowledged_in_part_is_not_delivered() -> None:
@@ -195,4 +195,5 @@ def test_every_history_adds_up(data: st.DataObject) -> None:
                     if p.state == "lost":
                         p.state = "flying"
         assert board.in_flight == sum(p.stop - p.start for p in plain if p.state == "flying")
+        assert board.delivered_bytes == sum(p.stop - p.start for p in plain if p.state == "done")
         assert board.sacked_segments == sum(p.sacked and p.stop > board.una for p in plain)
