@@ -108,12 +108,13 @@ class TransportResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Transports side by side. bound_s: of the compared job whose bound is largest; None when nothing ran."""
+    """Transports side by side. bound_s, local_s: of the compared job where it is largest; None when nothing ran."""
 
     scenario: str
     backend: str
     scale: float
     bound_s: float | None
+    local_s: float | None
     array_note: str
     transports: tuple[TransportResult, ...]
 
@@ -134,6 +135,7 @@ def compare(store: Store, keys: Sequence[str]) -> Comparison:
         backend=runs[0].backend,
         scale=max(run.scale for run in runs),
         bound_s=max(bounds, default=None),
+        local_s=max((row.local_s for result in results for row in result.iterations), default=None),
         array_note=next((run.array_note for run in runs if run.array_note), ""),
         transports=results,
     )
@@ -251,6 +253,10 @@ def _meaning(comparison: Comparison, *, wide: bool) -> list[str]:
         "directions; over all iterations, the first one (nothing learned yet) included"
         + ("; that one alone under first." if wide else ".")
     )
+    if comparison.local_s:
+        lines.append(
+            f"local: {format_time(comparison.local_s)} inside each coast, before and after; no part of completion."
+        )
     if any(result.n and result.p99_s is None and not result.failed for result in comparison.transports):
         lines.append(f"p99: needs {MIN_ITERATIONS_FOR_P99} iterations (--seeds adds some).")
     if any(result.failed for result in comparison.transports):

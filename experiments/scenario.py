@@ -47,7 +47,7 @@ Every key there is; those with a value that is called a default may be left out,
     ranks_per_site = 2                  # default
     dtype = "int32"                     # default; int8, int16, int64
     array = "1 MB"                      # default: as large as the shard
-    fabric = "100 GB/s"                 # default: of a GPU inside its coast
+    fabric = "100 GB/s"                 # default: of a GPU inside its coast; a deployment has its own stages instead
     sites = ["west", "east"]            # default
     paths = ["northern"]                # default: all between the sites
     iterations = 20                     # default: the scenario's; so is gap

@@ -146,17 +146,20 @@ def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
 
 def _read_allreduce(table: Table, ends: tuple[str, str], around: Surroundings) -> AllReduceSpec:
     source = table.only_one_of("shard", "deployment", expected='a size such as "57.13 MB", or a deployment')
-    fabric: dict[str, float] = {}
+    local: dict[str, Any] = {}
     if source == "deployment":
         try:
             deployment = load_deployment(table.text("deployment"), around.directory)
         except ScenarioError as error:
             table.fail("deployment", str(error))
-        shard_bytes = round(deployment.wide_area_shard_bytes)
+        shard_bytes = deployment.wide_area_shard_bytes
+        local["local_stages"] = deployment.local_stages
+        if table.has("fabric"):
+            table.fail("fabric", "cannot stand beside deployment, which has the rates of its own stages")
     else:
         shard_bytes = table.size_bytes("shard")
-    if table.has("fabric"):
-        fabric["fabric_Bps"] = table.rate_bps("fabric") / 8
+        if table.has("fabric"):
+            local["fabric_Bps"] = table.rate_bps("fabric") / 8
     array_bytes = table.size_bytes("array") if table.has("array") else None
     if (array_bytes or shard_bytes) > MAX_ARRAY_BYTES:
         table.fail("array", "expected a size of at most 1 GiB, since arrays of a whole shard would not fit in memory")
@@ -164,7 +167,7 @@ def _read_allreduce(table: Table, ends: tuple[str, str], around: Surroundings) -
         "pattern": table.one_of("pattern", _PATTERNS, "exchange"),
         "ranks_per_site": table.integer("ranks_per_site", 2, least=1, most=_MAX_RANKS),
         "dtype": table.one_of("dtype", _DTYPES, "int32"),
-        **fabric,
+        **local,
     }
     return table.adopt(
         lambda: AllReduceSpec(sites=ends, shard_bytes=shard_bytes, array_bytes=array_bytes, **values),

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wan.checks import check_name, check_positive, check_whole
+from wan.collectives import LocalStage
 from wan.units import format_size
 
 Array = npt.NDArray[np.signedinteger[Any]]
@@ -49,8 +50,9 @@ class AllReduceSpec:
     reduce-scatter, then an all-gather, between the coasts).
     ranks_per_site: ranks whose gradients are summed inside each coast. dtype: int8, int16, int32 or int64.
     array_bytes: None for gradients as large as the shard; else their own, smaller size: the array is then repeated
-    until it fills its message. fabric_Bps: bytes/s of a GPU's network inside the coast (by default the 800 Gbit/s
-    scale-out of arXiv 2407.12819). seed: of the gradients.
+    until it fills its message. local_stages: what happens inside each coast, in their order; when empty, a
+    reduce-scatter and an all-gather over the ranks of the site at fabric_Bps, the bytes/s of a GPU's network inside the
+    coast (by default the 800 Gbit/s scale-out of arXiv 2407.12819). seed: of the gradients.
 
     Sizes need not be multiples of the element: the array has as many whole elements as fit, and the rest of a message
     repeats the array's beginning. An odd number of elements is halved with the larger half first.
@@ -63,6 +65,7 @@ class AllReduceSpec:
     ranks_per_site: int = 2
     dtype: str = "int32"
     array_bytes: int | None = None
+    local_stages: tuple[LocalStage, ...] = ()
     fabric_Bps: float = 100e9  # noqa: N815 (bytes per second are written B/s)
     seed: int = 0
 
@@ -149,13 +152,18 @@ class AllReduceSpec:
 
     @property
     def local_s(self) -> float:
-        """Time inside the coast: a reduce-scatter before the WAN and an all-gather after it, seconds.
-
-        Each takes (n - 1)/n * V / B for n ranks with V = n * shard bytes each (Thakur, Rabenseifner, Gropp,
-        "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005; latency neglected).
-        """
-        ranks, volume = self.ranks_per_site, self.ranks_per_site * self.shard_bytes
-        return 2 * (ranks - 1) / ranks * volume / self.fabric_Bps
+        """Time inside the coast, before and after the WAN, seconds: that of the local stages together."""
+        if self.local_stages:
+            return sum(stage.time_s for stage in self.local_stages)
+        whole = self.ranks_per_site * self.shard_bytes
+        ring = LocalStage(
+            name="coast",
+            collective="all-reduce",  # its reduce-scatter before the WAN, its all-gather after it
+            ranks=self.ranks_per_site,
+            volume_bytes=whole,
+            rate_Bps=self.fabric_Bps,
+        )
+        return ring.time_s
 
 
 def _halve(elements: int, itemsize: int, total_bytes: int) -> tuple[int, int]:

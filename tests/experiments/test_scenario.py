@@ -402,6 +402,11 @@ MALFORMED = {
         'shard = "57.13 MB"\ndeployment = "hundred-trillion"',
         "allreduce.deployment: cannot stand beside shard",
     ),
+    "fabric beside a deployment": (
+        'shard = "57.13 MB"',
+        'deployment = "hundred-trillion"\nfabric = "1 GB/s"',
+        "allreduce.fabric: cannot stand beside deployment, which has the rates of its own stages",
+    ),
     "unknown deployment": (
         'shard = "57.13 MB"',
         'deployment = "hundred"',

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wan.allreduce import AllReduceSpec, Coast, gradient
+from wan.collectives import LocalStage
 
 PATTERNS = ["exchange", "reduce-scatter"]
 SITES = ("west", "east")
@@ -228,6 +229,15 @@ def test_time_inside_the_coast_is_that_of_two_ring_collectives() -> None:
     of = spec(shard_bytes=SHARD_BYTES, ranks_per_site=4, fabric_Bps=100e9)
     assert of.local_s == pytest.approx(2 * 0.75 * 4 * SHARD_BYTES / 100e9)
     assert spec(ranks_per_site=1).local_s == 0
+
+
+def test_local_stages_take_the_place_of_the_plain_fabric() -> None:
+    ring = {"ranks": 4, "rate_Bps": 1e9, "latency_s": 1e-3}
+    stages = (
+        LocalStage(name="down", collective="reduce-scatter", volume_bytes=8e6, **ring),
+        LocalStage(name="up", collective="all-gather", volume_bytes=4e6, **ring),
+    )
+    assert spec(local_stages=stages, fabric_Bps=1.0).local_s == pytest.approx(3e-3 + 6e-3 + 3e-3 + 3e-3)
 
 
 def test_a_scaled_array_says_so() -> None:
