@@ -235,10 +235,6 @@ class Topology:
                         delays_s[there] = min(delays_s[there], delays_s[here] + link.delay_s)
         return delays_s[other]
 
-    def bound_s(self, path: str, payload_bytes: int) -> float:
-        """Return the least time in which the path can carry a payload: one-way propagation + payload / bottleneck."""
-        return self.path_delay_s(path) + payload_bytes * 8 / self.path_rate_bps(path)
-
 
 def _check_unique(field: str, names: list[str]) -> None:
     for name in names:

@@ -37,12 +37,6 @@ def test_a_path_has_the_delay_of_all_its_links_and_the_rate_and_mtu_of_the_least
     assert [part.name for part in topology.path_links("through")] == ["first", "second"]
 
 
-def test_the_bound_of_the_papers_shard_on_one_plane() -> None:
-    # 30 ms + 57.13 MB / 4 planes * 8 / 5 Gbit/s = 30 ms + 22.852 ms
-    topology = Topology(sites=SITES, links=(link(),), paths=(Path(name="p", sites=("west", "east"), links=("l",)),))
-    assert topology.bound_s("p", 57_130_000 // 4) == pytest.approx(0.052852)
-
-
 def test_the_default_queue_is_one_bandwidth_delay_product() -> None:
     assert link().bdp_bytes == pytest.approx(5e9 * 0.060 / 8)
     assert link().queue_limit_bytes == 37_500_000

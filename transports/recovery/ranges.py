@@ -1,7 +1,7 @@
 """Sets of integers kept as ranges: what is acknowledged, lost or received of a stream or of a packet-number space."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 Range = tuple[int, int]
 
@@ -9,18 +9,16 @@ Range = tuple[int, int]
 class RangeSet:
     """A set of integers as sorted, disjoint, non-adjacent half-open ranges [start, stop).
 
-    With n ranges a look-up costs O(log n); a change costs that plus the shift of a list tail and whatever it swallows.
+    With n ranges a change costs O(log n) plus the shift of a list tail and whatever it swallows.
     `total` is the number of integers in the set. Iteration yields (start, stop), ascending; `len` counts ranges.
     """
 
     __slots__ = ("_starts", "_stops", "total")
 
-    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+    def __init__(self) -> None:
         self._starts: list[int] = []
         self._stops: list[int] = []
         self.total = 0
-        for start, stop in ranges:
-            self.add(start, stop)
 
     def add(self, start: int, stop: int) -> list[Range]:
         """Add [start, stop); return the sub-ranges that were not in the set before, ascending."""
@@ -99,70 +97,11 @@ class RangeSet:
         self.total -= removed
         return removed
 
-    def clear(self) -> None:
-        """Empty the set."""
-        self._starts.clear()
-        self._stops.clear()
-        self.total = 0
-
-    def covers(self, start: int, stop: int) -> bool:
-        """Tell whether all of [start, stop) is in the set; an empty range always is."""
-        if start >= stop:
-            return True
-        index = bisect_right(self._starts, start) - 1
-        return index >= 0 and stop <= self._stops[index]
-
-    def range_at(self, value: int) -> Range | None:
-        """Return the range that holds `value`, or None."""
-        index = bisect_right(self._starts, value) - 1
-        if index >= 0 and value < self._stops[index]:
-            return self._starts[index], self._stops[index]
-        return None
-
-    def first_gap(self, bound: int) -> int:
-        """Return the smallest integer not below `bound` that is not in the set."""
-        index = bisect_right(self._starts, bound) - 1
-        return max(bound, self._stops[index]) if index >= 0 else bound
-
-    def gaps(self, start: int, stop: int) -> Iterator[Range]:
-        """Yield the sub-ranges of [start, stop) that are not in the set, ascending."""
-        starts, stops = self._starts, self._stops
-        index = bisect_right(stops, start)
-        while start < stop:
-            if index == len(starts):
-                yield start, stop
-                return
-            if starts[index] > start:
-                yield start, min(starts[index], stop)
-            start = stops[index]
-            index += 1
-
-    @property
-    def lowest(self) -> int | None:
-        """The smallest integer of the set, None when it is empty."""
-        return self._starts[0] if self._starts else None
-
-    @property
-    def highest(self) -> int | None:
-        """The largest integer of the set, None when it is empty."""
-        return self._stops[-1] - 1 if self._stops else None
-
-    def __contains__(self, value: int) -> bool:
-        index = bisect_right(self._starts, value) - 1
-        return index >= 0 and value < self._stops[index]
-
     def __iter__(self) -> Iterator[Range]:
         return zip(self._starts, self._stops, strict=True)
 
     def __len__(self) -> int:
         return len(self._starts)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RangeSet):
-            return NotImplemented
-        return self._starts == other._starts and self._stops == other._stops
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __repr__(self) -> str:
         return f"RangeSet([{', '.join(f'({start}, {stop})' for start, stop in self)}])"

@@ -33,7 +33,6 @@ class RttEstimator:
         "_minima",
         "_total_floor_s",
         "_variance_floor_s",
-        "latest_s",
         "min_rto_s",
         "min_rtt_s",
         "rttvar_s",
@@ -56,7 +55,6 @@ class RttEstimator:
         self.min_rto_s = min_rto_s
         self.srtt_s: float | None = None
         self.rttvar_s = 0.0
-        self.latest_s: float | None = None
         self.min_rtt_s = float("inf")
         self._variance_floor_s = max(min_rto_s, GRANULARITY_S) if floor == "variance" else GRANULARITY_S
         self._total_floor_s = min_rto_s if floor == "total" else 0.0
@@ -69,7 +67,6 @@ class RttEstimator:
     def sample(self, rtt_s: float, now: float) -> None:
         """Take a sample, never of a segment sent twice (Karn's rule, RFC 6298 §3). It ends any back-off (§5)."""
         self._backoff = 1
-        self.latest_s = rtt_s
         srtt_s = self.srtt_s
         if srtt_s is None:  # RFC 6298 §2.2
             self.srtt_s = rtt_s

@@ -24,7 +24,7 @@ class OutgoingStream:
     must not change before it is released.
     """
 
-    __slots__ = ("_chunks", "_current", "_message_ends", "_starts", "end", "released")
+    __slots__ = ("_chunks", "_current", "_starts", "end", "released")
 
     def __init__(self) -> None:
         self.end = 0
@@ -32,7 +32,6 @@ class OutgoingStream:
         self._starts: list[int] = []
         self._chunks: list[memoryview] = []
         self._current = 0  # index of the chunk that was read last: reads are mostly sequential
-        self._message_ends: list[int] = []
 
     def append_message(self, message_id: int, data: Buffer) -> int:
         """Queue a framed message; return the offset where it ends. Raises ValueError for a `message_id` beyond u64."""
@@ -42,7 +41,6 @@ class OutgoingStream:
         self._append(memoryview(_FRAME.pack(message_id, len(view))))
         if len(view):
             self._append(view)
-        self._message_ends.append(self.end)
         return self.end
 
     def _append(self, chunk: memoryview) -> None:
@@ -98,19 +96,6 @@ class OutgoingStream:
             del starts[:count]
             del chunks[:count]
             self._current = max(self._current - count, 0)
-            del self._message_ends[: bisect_right(self._message_ends, offset)]
-
-    def message_end_after(self, offset: int) -> int:
-        """Return where the message that holds the octet at `offset` ends (first offset beyond it), frame included.
-
-        Raises ValueError for an octet that was released or was never queued.
-        """
-        if not self.released <= offset < self.end:
-            raise ValueError(f"offset: {offset} is outside of {self.released} to {self.end}")
-        ends = self._message_ends
-        if offset < ends[0]:
-            return ends[0]
-        return ends[bisect_right(ends, offset)]
 
 
 class MessageAssembler:

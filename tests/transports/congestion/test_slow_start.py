@@ -40,9 +40,7 @@ def acknowledge(
     size = int(segments * MSS)
     delivered_bytes = size if delivered is None else int(delivered * MSS)
     flight = int(congestion.cwnd_bytes)
-    congestion.on_ack(
-        Ack(now, size, delivered_bytes, 0, flight, rtt_s, round_started, limited, in_recovery)
-    )
+    congestion.on_ack(Ack(now, size, delivered_bytes, 0, flight, rtt_s, round_started, limited, in_recovery))
 
 
 def windows(congestion: LossBased, rounds: int, segments_per_ack: int) -> list[float]:

@@ -1,6 +1,7 @@
 """Every operation of a RangeSet is compared with the same operation on a plain set of integers."""
 
-import pytest
+from collections.abc import Iterable
+
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -8,6 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from transports.recovery.ranges import RangeSet
 
 NUMBERS = st.integers(0, 60)
+
+
+def range_set(ranges: Iterable[tuple[int, int]]) -> RangeSet:
+    made = RangeSet()
+    for start, stop in ranges:
+        made.add(start, stop)
+    return made
 
 
 def runs(numbers: set[int]) -> list[tuple[int, int]]:
@@ -43,22 +51,11 @@ class AgainstASet(RuleBasedStateMachine):
         assert self.ranges.discard_below(bound) == len(gone)
         self.model -= gone
 
-    @rule(start=NUMBERS, stop=NUMBERS)
-    def query(self, start: int, stop: int) -> None:
-        wanted = set(range(start, stop))
-        assert self.ranges.covers(start, stop) == (wanted <= self.model)
-        assert list(self.ranges.gaps(start, stop)) == runs(wanted - self.model)
-        assert (start in self.ranges) == (start in self.model)
-        assert self.ranges.first_gap(start) == next(n for n in range(start, 100) if n not in self.model)
-        assert self.ranges.range_at(start) == next((run for run in runs(self.model) if run[0] <= start < run[1]), None)
-
     @invariant()
     def alike(self) -> None:
         assert list(self.ranges) == runs(self.model)
         assert self.ranges.total == len(self.model)
         assert len(self.ranges) == len(runs(self.model))
-        assert self.ranges.lowest == min(self.model, default=None)
-        assert self.ranges.highest == max(self.model, default=None)
 
 
 TestAgainstASet = AgainstASet.TestCase
@@ -66,25 +63,14 @@ TestAgainstASet = AgainstASet.TestCase
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS)))
 def test_the_order_of_additions_does_not_matter(ranges: list[tuple[int, int]]) -> None:
-    assert RangeSet(ranges) == RangeSet(reversed(ranges))
+    assert list(range_set(ranges)) == list(range_set(reversed(ranges)))
 
 
 def test_adjacent_ranges_become_one() -> None:
-    ranges = RangeSet([(0, 5), (10, 15)])
+    ranges = range_set([(0, 5), (10, 15)])
     assert ranges.add(5, 10) == [(5, 10)]
     assert list(ranges) == [(0, 15)]
 
 
-def test_clear_leaves_an_empty_set() -> None:
-    ranges = RangeSet([(1, 4)])
-    ranges.clear()
-    assert not ranges
-    assert ranges.total == 0
-    assert ranges == RangeSet()
-
-
-def test_a_range_set_is_not_hashable_and_equals_no_other_type() -> None:
-    with pytest.raises(TypeError):
-        hash(RangeSet())
-    assert RangeSet() != []
-    assert repr(RangeSet([(1, 3), (5, 6)])) == "RangeSet([(1, 3), (5, 6)])"
+def test_it_shows_its_ranges() -> None:
+    assert repr(range_set([(1, 3), (5, 6)])) == "RangeSet([(1, 3), (5, 6)])"

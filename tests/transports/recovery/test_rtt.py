@@ -15,7 +15,6 @@ def test_before_any_sample_the_timeout_is_one_second() -> None:
     rtt = RttEstimator()
     assert rtt.rto_s == 1.0  # RFC 6298 §2.1
     assert rtt.srtt_s is None
-    assert rtt.latest_s is None
     assert rtt.min_rtt_s == float("inf")
 
 
@@ -25,7 +24,6 @@ def test_first_sample_sets_mean_and_variation() -> None:
     assert rtt.srtt_s == 0.1
     assert rtt.rttvar_s == 0.05
     assert rtt.rto_s == pytest.approx(0.3)  # RFC 6298 §2.2: R + 4 R/2
-    assert rtt.latest_s == 0.1
 
 
 def test_later_samples_move_the_variation_by_a_quarter_and_the_mean_by_an_eighth() -> None:

@@ -36,9 +36,6 @@ def test_any_piece_of_what_is_not_released_can_be_read_in_any_order(
         offset = draw.draw(st.integers(released, stream.end))
         length = draw.draw(st.integers(0, 120))
         assert bytes(stream.read(offset, length)) == octets[offset : offset + length]
-        ends = [len(framed(messages[: count + 1])) for count in range(len(messages))]
-        if offset < stream.end:
-            assert stream.message_end_after(offset) == next(end for end in ends if end > offset)
 
 
 def test_sequential_reads_give_the_stream_after_messages_were_added_and_released() -> None:
@@ -99,9 +96,6 @@ def test_what_is_not_there_is_refused() -> None:
     for offset, length in ((4, 1), (stream.end + 1, 1), (-1, 2), (6, -1)):
         with pytest.raises(ValueError, match=r"^offset"):
             stream.read(offset, length)
-    for offset in (4, stream.end):
-        with pytest.raises(ValueError, match=r"^offset"):
-            stream.message_end_after(offset)
     with pytest.raises(ValueError, match=r"^offset"):
         stream.release(stream.end + 1)
     assert stream.read(stream.end, 10) == b""
