@@ -8,18 +8,32 @@ import gc
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from ctypes import CDLL
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
 
+from emulation.channel import Channel, ChannelClosedError
 from emulation.lateness import LatenessHistogram
 from emulation.packet_ring import PacketRing
 from emulation.records import QueueSample
-from emulation.relay_protocol import BeginIteration, RelayPlan, RelayReport, Report, Restart
+from emulation.relay_protocol import (
+    ANSWERS,
+    ORDERS,
+    Answer,
+    BeginIteration,
+    Order,
+    Ready,
+    Refusal,
+    RelayPlan,
+    RelayReport,
+    Report,
+    Restart,
+)
 from emulation.relay_world import RelayWorld
+from emulation.wire_format import WireFormatError
 
 AT_ONCE = 16  # frames of one interface that are received, or of one way that are sent, before the others' turn
 _IDLE_S = 0.1
@@ -32,7 +46,7 @@ _PR_SET_TIMERSLACK = 29
 class Relay:
     """The loop that moves frames. Owns the sockets and the clock; what happens to frames is the world's to say."""
 
-    def __init__(self, plan: RelayPlan, control: Connection) -> None:
+    def __init__(self, plan: RelayPlan, control: Channel[Answer, Order]) -> None:
         self._plan = plan
         self._control = control
         self._stopping = False
@@ -127,8 +141,8 @@ class Relay:
 
     def _obey(self) -> None:
         try:
-            order = self._control.recv()
-        except (EOFError, ConnectionResetError):
+            order = self._control.receive()
+        except ChannelClosedError:
             self._stopping = True
             return
         match order:
@@ -139,8 +153,8 @@ class Relay:
             case Report():
                 self._control.send(self._report())
                 self._stopping = order.stop
-            case _:
-                raise TypeError(f"{order!r} is not an order to a relay")
+            case RelayPlan():
+                raise WireFormatError("a second plan came to a relay that has one")
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
@@ -200,21 +214,30 @@ def main() -> int:
     """Carry frames for whoever is at the other end of the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started us, who then stops us
     CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; else waiting takes 50 µs longer than asked
-    control = Connection(int(sys.argv[1]))
+    control = Channel(socket.socket(fileno=int(sys.argv[1])), sends=ANSWERS, receives=ORDERS)
     try:
-        plan = control.recv()
-    except (EOFError, ConnectionResetError):
-        return 0
+        return _serve(control)
+    except ChannelClosedError:
+        return 0  # whom the frames were carried for is gone
+    except WireFormatError as error:
+        control.send(Refusal(reason=f"the relay broke: {error}"))
+        return 1
+
+
+def _serve(control: Channel[Answer, Order]) -> int:
+    plan = control.receive()
+    if not isinstance(plan, RelayPlan):
+        raise WireFormatError("an order came to a relay that has no plan yet")
     try:
         relay = Relay(plan, control)
     except OSError as error:
-        control.send(f"the relay cannot take its interfaces: {error.strerror or error}")
+        control.send(Refusal(reason=f"the relay cannot take its interfaces: {error.strerror or error}"))
         return 1
-    control.send(None)
+    control.send(Ready())
     try:
         relay.run()
-    except (OSError, TypeError) as error:
-        control.send(f"the relay broke: {error}")
+    except OSError as error:
+        control.send(Refusal(reason=f"the relay broke: {error}"))
         return 1
     finally:
         relay.close()

@@ -7,14 +7,28 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
 from emulation.base import RunFailedError, UnsupportedError
+from emulation.channel import Channel, ChannelClosedError
 from emulation.frames import BurstRule
 from emulation.namespaces import TwoCoasts
-from emulation.relay_protocol import BeginIteration, RelayPath, RelayPlan, RelayReport, Report, Restart
+from emulation.relay_protocol import (
+    ANSWERS,
+    ORDERS,
+    Answer,
+    BeginIteration,
+    Order,
+    Ready,
+    Refusal,
+    RelayPath,
+    RelayPlan,
+    RelayReport,
+    Report,
+    Restart,
+)
+from emulation.wire_format import WireFormatError
 from emulation.wiring import MIDDLE, relay_groups
 
 _TIME_LIMIT_S = 20.0
@@ -33,7 +47,7 @@ class RelayProcess:
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             )
-        self._control = Connection(ours.detach())
+        self._control: Channel[Order, Answer] = Channel(ours, sends=ORDERS, receives=ANSWERS)
         try:
             coasts.record(self._process.pid)
             self.send(plan)
@@ -48,24 +62,37 @@ class RelayProcess:
 
     def await_readiness(self) -> None:
         """Return once frames pass."""
-        if (refusal := self.receive()) is not None:
-            raise UnsupportedError(str(refusal))
+        match self._receive():
+            case Ready():
+                return
+            case Refusal(reason=reason):
+                raise UnsupportedError(reason)
+            case _:
+                raise RunFailedError("the relay reported before it was ready")
 
-    def send(self, order: object) -> None:
+    def send(self, order: Order) -> None:
         """Give it an order. Raises RunFailedError when it is gone."""
         try:
             self._control.send(order)
-        except OSError as error:
-            raise RunFailedError(f"the relay is gone: {error.strerror}") from error
+        except ChannelClosedError as error:
+            raise RunFailedError(f"the relay is gone: {error}") from error
 
-    def receive(self) -> object:
-        """Return its answer. Raises RunFailedError when there is none."""
-        if not self._control.poll(_TIME_LIMIT_S):
-            raise RunFailedError(f"the relay did not answer within {_TIME_LIMIT_S:g} s")
+    def receive_report(self) -> RelayReport:
+        """Return its answer to a `Report`. Raises RunFailedError when there is none."""
+        answer = self._receive()
+        if isinstance(answer, RelayReport):
+            return answer
+        raise RunFailedError(answer.reason if isinstance(answer, Refusal) else "the relay started again by itself")
+
+    def _receive(self) -> Answer:
         try:
-            return self._control.recv()
-        except (EOFError, ConnectionError):
+            return self._control.receive(_TIME_LIMIT_S)
+        except TimeoutError:
+            raise RunFailedError(f"the relay did not answer within {_TIME_LIMIT_S:g} s") from None
+        except ChannelClosedError:
             raise RunFailedError("the relay has died") from None
+        except WireFormatError as error:
+            raise RunFailedError(f"the relay's answer is not one: {error}") from error
 
     def close(self) -> None:
         """End it, whatever it is doing."""
@@ -149,12 +176,7 @@ class Relays:
     def report(self, *, stop: bool = False) -> RelayReport:
         """Return what the relays did since they began; end them when `stop`. Raises RunFailedError when one is gone."""
         self._each(lambda relay: relay.send(Report(stop=stop)))
-        reports = []
-        for relay in self._relays:
-            answer = relay.receive()
-            if not isinstance(answer, RelayReport):
-                raise RunFailedError(str(answer))
-            reports.append(answer)
+        reports = [relay.receive_report() for relay in self._relays]
         if stop:
             self.close()
         return RelayReport.merged(reports)

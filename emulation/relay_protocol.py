@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from emulation.frames import BurstRule
 from emulation.lateness import Lateness, worst
 from emulation.records import LinkRecord, QueueSample
+from emulation.wire_format import WireFormat
 from wan.topology import Topology
 
 
@@ -67,6 +68,18 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The answer to a `RelayPlan`: frames pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The answer of a relay that ends. reason: one sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RelayReport:
     """What a relay, or several together, did since it began, or began again.
 
@@ -121,3 +134,10 @@ class RelayReport:
             if count:
                 found.append(f"{count} packets were lost {where}")
         return tuple(found)
+
+
+Order = RelayPlan | Restart | BeginIteration | Report
+Answer = Ready | Refusal | RelayReport
+ORDERS = WireFormat[Order](Order)
+"""What a relay is told: a plan first, then the others. `Report` alone is answered, with a `RelayReport`."""
+ANSWERS = WireFormat[Answer](Answer)

@@ -1,10 +1,34 @@
-"""What a relay's report says of itself, and what several make together."""
+"""What a relay is told and answers, what its report says of itself, and what several make together."""
 
+import socket
+import struct
+import subprocess
+import sys
 from dataclasses import replace
 
+import pytest
+
+from emulation.channel import Channel
+from emulation.frames import DscpBursts, TcpBursts
 from emulation.lateness import Lateness
 from emulation.records import LinkRecord, QueueSample
-from emulation.relay_protocol import RelayReport
+from emulation.relay_protocol import (
+    ANSWERS,
+    ORDERS,
+    Answer,
+    BeginIteration,
+    Order,
+    Ready,
+    Refusal,
+    RelayPath,
+    RelayPlan,
+    RelayReport,
+    Report,
+    Restart,
+)
+from emulation.wire_format import WireFormatError
+from wan.loss import Bernoulli
+from wan.topology import LinkSpec, Path, Site, Topology
 
 PUNCTUAL = Lateness(count=1000, mean_s=40e-6, p50_s=40e-6, p99_s=90e-6, max_s=5e-3)
 
@@ -86,3 +110,64 @@ def test_relays_side_by_side_make_one_report() -> None:
     assert both.backlog_dropped == 7  # a count of the whole machine, which each has seen
     assert [each.link for each in both.links] == ["one", "two"]
     assert [each.at_s for each in both.queues] == [1.0, 2.0, 3.0]
+
+
+PLAN = RelayPlan(
+    topology=Topology(
+        sites=[Site(name="east"), Site(name="west")],
+        links=[LinkSpec(name="l", a="east", b="west", rate_bps=1e8, delay_s=0.03, loss=Bernoulli(probability=0.1))],
+        paths=[Path(name="p", sites=("east", "west"), links=("l",))],
+    ),
+    paths=(RelayPath(name="p", left="bc0l", right="bc0r", mtu_bytes=1500),),
+    seed=1,
+    epoch_s=12.5,
+    bursts={"p": TcpBursts(port=5001, burst_bytes=(1, 2)), "q": DscpBursts()},
+)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        PLAN,
+        replace(PLAN, processor=3, sample_interval_s=0.01, calm=True, real_time=False),
+        Restart(seed=2, epoch_s=0.0, bursts={"p": DscpBursts()}),
+        BeginIteration(iteration=3, begins_s=4.5),
+        Report(stop=True),
+    ],
+    ids=lambda order: type(order).__name__,
+)
+def test_every_order_arrives_as_it_was_given(order: Order) -> None:
+    assert ORDERS.decode(ORDERS.encode(order)) == order
+
+
+@pytest.mark.parametrize("answer", [Ready(), Refusal(reason="no"), REPORT], ids=lambda answer: type(answer).__name__)
+def test_every_answer_arrives_as_it_was_given(answer: Answer) -> None:
+    assert ANSWERS.decode(ANSWERS.encode(answer)) == answer
+
+
+def test_an_answer_is_no_order() -> None:
+    with pytest.raises(WireFormatError, match=r"^'Ready' is not one of RelayPlan, Restart, BeginIteration, Report$"):
+        ORDERS.decode(ANSWERS.encode(Ready()))
+
+
+@pytest.mark.parametrize(
+    ("octets", "reason"),
+    [
+        (ORDERS.encode(Report()), "an order came to a relay that has no plan yet"),
+        (b'{"Exit":{}}', "'Exit' is not one of RelayPlan, Restart, BeginIteration, Report"),
+        (b"\x80\x04.", "it is not JSON: "),
+    ],
+    ids=["out of turn", "unknown", "no JSON"],
+)
+def test_a_relay_refuses_what_is_no_order_and_ends(octets: bytes, reason: str) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        argv = [sys.executable, "-m", "emulation.relay", str(theirs.fileno())]
+        relay = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
+    with ours, relay:
+        ours.sendall(struct.pack("!I", len(octets)) + octets)
+        answer = Channel(ours, sends=ORDERS, receives=ANSWERS).receive(20)
+        assert isinstance(answer, Refusal)
+        assert answer.reason.startswith(f"the relay broke: {reason}")
+        assert relay.wait(20) == 1
+        assert relay.stderr.read() == b""
