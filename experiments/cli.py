@@ -303,7 +303,9 @@ def _list_deployments() -> list[tuple[str, str]]:
     for name in bundled_names("deployments"):
         deployment = load_deployment(name, None)
         shard = format_size(deployment.wide_area_shard_bytes)
-        rows.append((name, f"{deployment.gpu_pairs:,} GPU pairs, {shard} for each to send across. {deployment.source}"))
+        pairs = f"{deployment.gpu_pairs:,} GPU pairs, {shard} for each to send across"
+        what = pairs if deployment.sites == 2 else f"{deployment.gpus:,} GPUs at one site"
+        rows.append((name, f"{what}. {deployment.source}"))
     return rows
 
 

@@ -11,7 +11,8 @@ from experiments.bundled import bundled_data, bundled_names
 from experiments.reading import ScenarioError, Table, alternatives, close_matches, load_toml, parse_toml, shown
 from transports.registry import Registry, UnknownTransportError
 from wan.allreduce import AllReduceSpec
-from wan.deployment import Deployment, deployment_from_mapping
+from wan.deployment import Deployment
+from wan.deployment_file import deployment_from_mapping
 from wan.topology import Topology
 
 MAX_ITERATIONS = 1_000_000
@@ -153,6 +154,8 @@ def _read_allreduce(table: Table, ends: tuple[str, str], around: Surroundings) -
         except ScenarioError as error:
             table.fail("deployment", str(error))
         shard_bytes = deployment.wide_area_shard_bytes
+        if deployment.sites == 1:
+            table.fail("deployment", f"{deployment.name} is at one site, so that nothing crosses the WAN")
         local["local_stages"] = deployment.local_stages
         if table.has("fabric"):
             table.fail("fabric", "cannot stand beside deployment, which has the rates of its own stages")

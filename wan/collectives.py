@@ -1,20 +1,21 @@
-"""Ring collectives inside a coast: what a stage of the hierarchical all-reduce takes on the coast's own fabric."""
+"""Collectives inside a coast: what a stage of training's communication takes on the coast's own fabric."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from wan.checks import check_name, check_not_negative, check_positive, check_whole
 
-Collective = Literal["reduce-scatter", "all-gather", "all-reduce"]
-_PASSES: dict[Collective, int] = {"reduce-scatter": 1, "all-gather": 1, "all-reduce": 2}
+Collective = Literal["reduce-scatter", "all-gather", "all-reduce", "all-to-all"]
+_PASSES: dict[Collective, int] = {"reduce-scatter": 1, "all-gather": 1, "all-reduce": 2, "all-to-all": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalStage:
     """One collective among `ranks` neighbours over `volume_bytes`, the whole that each of them has or ends up with.
 
-    rate_Bps: bytes/s that one rank sends and, at the same time, receives. latency_s: what each step of the ring takes
-    besides its bytes, seconds. Raises ValueError naming the field.
+    rate_Bps: bytes/s that one rank sends and, at the same time, receives. latency_s: what each step takes besides its
+    bytes, seconds. in_network: the switches add up (SHARP), so that an all-reduce is one pass up and, at the same
+    time, one down. Raises ValueError naming the field.
     """
 
     name: str
@@ -23,6 +24,7 @@ class LocalStage:
     volume_bytes: float
     rate_Bps: float  # noqa: N815 (bytes per second are written B/s)
     latency_s: float = 0.0
+    in_network: bool = False
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -35,12 +37,31 @@ class LocalStage:
         check_not_negative("latency_s", self.latency_s)
 
     @property
+    def sent_bytes(self) -> float:
+        """What each rank sends: (n - 1)/n of the volume for each pass of a ring or an all-to-all.
+
+        An all-reduce in the network sends the whole once (Graham et al., "Scalable Hierarchical Aggregation Protocol
+        (SHArP)", COMHPC 2016). Reduce-scatter and all-gather alone gain no bandwidth from it: one of the two
+        directions of a rank's link carries as much as before.
+        """
+        if self.ranks == 1:
+            return 0.0
+        if self.in_network and self.collective == "all-reduce":
+            return self.volume_bytes
+        return _PASSES[self.collective] * (self.ranks - 1) / self.ranks * self.volume_bytes
+
+    @property
+    def latency_total_s(self) -> float:
+        """What the steps take besides their bytes: n - 1 for each pass of a ring, two where switches do the work."""
+        steps = min(2, self.ranks - 1) if self.in_network else _PASSES[self.collective] * (self.ranks - 1)
+        return steps * self.latency_s
+
+    @property
     def time_s(self) -> float:
         """Seconds from its beginning to its end: for n ranks (n - 1) a + (n - 1)/n V / B, an all-reduce twice that.
 
         a: latency_s, V: volume_bytes, B: rate_Bps (Thakur, Rabenseifner, Gropp, "Optimization of collective
-        communication operations in MPICH", IJHPCA 19(1), 2005: ring all-gather, and reduce-scatter likewise).
+        communication operations in MPICH", IJHPCA 19(1), 2005: ring all-gather, and reduce-scatter likewise, and
+        pairwise all-to-all).
         """
-        steps = self.ranks - 1
-        one_pass_s = steps * self.latency_s + steps / self.ranks * self.volume_bytes / self.rate_Bps
-        return _PASSES[self.collective] * one_pass_s
+        return self.latency_total_s + self.sent_bytes / self.rate_Bps

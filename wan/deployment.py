@@ -1,34 +1,87 @@
 """A training deployment: from a model and how it is laid out over racks to the bytes that each GPU sends.
 
-Formulas: "I've Got 99 Problems But FLOPS Ain't One", HotNets '24, arXiv 2407.12819, and the ring collectives of
-`wan.collectives`.
+Formulas: "I've Got 99 Problems But FLOPS Ain't One", HotNets '24, arXiv 2407.12819, and the collectives of
+`wan.collectives`. The word rack stands for whatever one scale-up network joins: a rack of 72 GPUs, or a node of 8.
 """
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
+from math import ceil
 
 from wan.checks import check_name, check_not_negative, check_positive, check_whole
-from wan.collectives import LocalStage
-from wan.units import parse_rate, parse_time
+from wan.collectives import Collective, LocalStage
+from wan.transformer import RECOMPUTATIONS, Recomputation, Transformer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """Bytes for each use of a number; the defaults are those of mixed-precision training in 16 bits.
+
+    Kept in memory, per parameter: weights, gradients, optimizer (its moments and master weights). Sent, per parameter:
+    gradient_messages in a reduce-scatter or all-reduce, weight_messages in the all-gathers that hand the result to
+    all. Sent, per element: tensor_activations, pipeline_activations, expert_activations. Kept, per element:
+    activations. FP4 is 0.5. Raises ValueError naming the field.
+    """
+
+    weights: float = 2.0
+    gradients: float = 4.0
+    optimizer: float = 12.0
+    gradient_messages: float = 4.0
+    weight_messages: float = 2.0
+    tensor_activations: float = 2.0
+    pipeline_activations: float = 2.0
+    expert_activations: float = 2.0
+    activations: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        for field in self.__slots__:
+            check_positive(field, getattr(self, field))
+
+    @property
+    def state(self) -> float:
+        """Bytes per parameter that training keeps: weights, gradients and optimizer."""
+        return self.weights + self.gradients + self.optimizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """An accelerator: peak flops (operations/s) at the precision that it computes in, and memory_bytes.
+
+    efficiency: the part of the peak that the layers reach, communication and pipeline apart. Raises ValueError naming
+    the field.
+    """
+
+    flops: float
+    memory_bytes: float
+    efficiency: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        for field in self.__slots__:
+            check_positive(field, getattr(self, field))
+        if self.efficiency > 1:
+            raise ValueError(f"efficiency: {self.efficiency!r} is more than 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A model trained on two coasts, one replica of a layer on `tensor` GPUs, `replicas_per_rack` of them in a rack.
+    """A model trained at one site or at two, one replica of a layer on `tensor` GPUs, `replicas_per_rack` in a rack.
 
-    layers, hidden, sequence, vocabulary: of the transformer. tensor, pipeline, data: degrees of parallelism;
-    gpus_per_rack must equal tensor * replicas_per_rack. racks: what is bought, where that is not exactly what the
-    parallelism needs. scale_up_Bps: bytes/s of a GPU inside its rack; scale_out_bps: bit/s of a GPU inside its site,
-    over `planes` planes. scale_up_latency_s, scale_out_latency_s: what each step of a ring takes besides its bytes,
-    seconds. wan_rtt_s: round trip between the coasts, seconds.
-    gradient_bytes_per_parameter: 0.5 is FP4. Raises ValueError naming the field.
+    tensor, pipeline, data: degrees of parallelism; gpus_per_rack must equal tensor * replicas_per_rack. expert: how
+    many replicas share the experts of a layer between them, 1 unless there are experts. zero: what the replicas
+    divide between them instead of each keeping all of it: 0 nothing, 1 the optimizer's part, 2 the gradients too
+    (Rajbhandari et al., "ZeRO", SC '20). micro_batch: sequences of one micro-batch; micro_batches: of one step, each
+    replica. racks: what is bought, where that is not exactly what the parallelism needs. scale_up_Bps: bytes/s of a
+    GPU inside its rack; scale_out_bps: bit/s of a GPU inside its site, over `planes` planes. scale_up_latency_s,
+    scale_out_latency_s: what each step of a collective takes besides its bytes, seconds. wan_rtt_s: round trip
+    between the sites, seconds; wan_bps: bit/s of a GPU between the sites, None where that is the question.
+    Raises ValueError naming the field.
     """
 
     name: str
-    layers: int
-    hidden: int
-    sequence: int
-    vocabulary: int
+    model: Transformer
+    precision: Precision
+    gpu: Gpu
     tensor: int
     pipeline: int
     data: int
@@ -37,181 +90,249 @@ class Deployment:
     scale_up_Bps: float  # noqa: N815 (bytes per second are written B/s)
     scale_out_bps: float
     planes: int
-    wan_rtt_s: float
+    expert: int = 1
+    zero: int = 0
+    micro_batch: int = 1
+    micro_batches: int = 1
+    recomputation: Recomputation = "selective"
     sites: int = 2
     racks: int | None = None
-    gradient_bytes_per_parameter: float = 0.5
     scale_up_latency_s: float = 0.0
     scale_out_latency_s: float = 0.0
+    wan_rtt_s: float = 0.0
+    wan_bps: float | None = None
     source: str = ""
 
     def __post_init__(self) -> None:
         """Check the numbers, and that the layout comes out even."""
         check_name("name", self.name)
-        for field in ("layers", "hidden", "sequence", "vocabulary", "tensor", "pipeline", "data"):
+        for field in ("tensor", "pipeline", "data", "expert", "replicas_per_rack", "gpus_per_rack", "planes"):
             check_whole(field, getattr(self, field), 1)
-        for field in ("replicas_per_rack", "gpus_per_rack", "planes"):
+        for field in ("micro_batch", "micro_batches"):
             check_whole(field, getattr(self, field), 1)
-        for field in ("scale_up_Bps", "scale_out_bps", "gradient_bytes_per_parameter"):
+        for field in ("scale_up_Bps", "scale_out_bps"):
             check_positive(field, getattr(self, field))
         for field in ("wan_rtt_s", "scale_up_latency_s", "scale_out_latency_s"):
             check_not_negative(field, getattr(self, field))
-        if self.sites != 2:
-            raise ValueError(f"sites: {self.sites!r} is not 2, and partners on two coasts are all this describes")
+        if self.zero not in (0, 1, 2):
+            raise ValueError(f"zero: {self.zero!r} is not 0, 1 or 2")
+        if self.recomputation not in RECOMPUTATIONS:
+            raise ValueError(f"recomputation: {self.recomputation!r} is not one of {', '.join(RECOMPUTATIONS)}")
+        if self.sites not in (1, 2):
+            raise ValueError(f"sites: {self.sites!r} is neither 1 nor 2, and partners at two are all this describes")
+        if self.sites == 2:
+            check_positive("wan_rtt_s", self.wan_rtt_s)
+        if self.wan_bps is not None:
+            check_positive("wan_bps", self.wan_bps)
+        if self.racks is not None:
+            check_whole("racks", self.racks, 1)
+        self._check_layout()
+
+    def _check_layout(self) -> None:
         if self.gpus_per_rack != self.tensor * self.replicas_per_rack:
             raise ValueError(
                 f"gpus_per_rack: {self.gpus_per_rack} is not tensor * replicas_per_rack, "
                 f"{self.tensor * self.replicas_per_rack}"
             )
-        if self.layers % self.pipeline:
-            raise ValueError(f"pipeline: {self.pipeline} stages do not divide {self.layers} layers")
+        if self.pipeline > self.model.layers:
+            raise ValueError(f"pipeline: {self.pipeline} stages are more than {self.model.layers} layers")
         if self.data % (self.sites * self.replicas_per_rack):
             raise ValueError(
-                f"data: {self.data} replicas do not fill whole racks of {self.replicas_per_rack} at {self.sites} sites"
+                f"data: {self.data} replicas do not fill whole racks of {self.replicas_per_rack} at "
+                f"{'one site' if self.sites == 1 else '2 sites'}"
             )
-        if self.racks is not None:
-            check_whole("racks", self.racks, 1)
+        if self.model.experts % self.expert:
+            raise ValueError(f"expert: {self.expert} replicas do not divide {self.model.experts} experts")
+        inner, outer = sorted((self.expert, self.replicas_per_rack))
+        if outer % inner or self.racks_per_layer_and_site % self.racks_per_expert_group:
+            raise ValueError(
+                f"expert: {self.expert} replicas are no whole part or multiple of the {self.replicas_per_rack} in a "
+                f"rack that divides the {self.racks_per_layer_and_site} racks of a layer at a site"
+            )
+
+    # -- how many ------------------------------------------------------------------------------------------------------
 
     @property
-    def parameters(self) -> int:
-        """Parameters of the model: 12 L h^2 in its layers and 2 V h in its embeddings."""
-        return 12 * self.layers * self.hidden**2 + 2 * self.vocabulary * self.hidden
-
-    @property
-    def parameters_per_gpu_layer(self) -> float:
-        """Parameters of one layer that one GPU holds: 12 h^2 / t."""
-        return 12 * self.hidden**2 / self.tensor
-
-    @property
-    def gradient_bytes(self) -> float:
-        """Gradients of one GPU, all layers of its pipeline stage."""
-        return self.layers // self.pipeline * self.parameters_per_gpu_layer * self.gradient_bytes_per_parameter
+    def layers_per_stage(self) -> int:
+        """Layers of a pipeline stage; of the fullest where they do not come out even."""
+        return ceil(self.model.layers / self.pipeline)
 
     @property
     def racks_per_layer_and_site(self) -> int:
-        """Racks at one coast that hold replicas of the same pipeline stage."""
+        """Racks at one site that hold replicas of the same pipeline stage."""
         return self.data // self.sites // self.replicas_per_rack
 
     @property
+    def racks_per_expert_group(self) -> int:
+        """Racks that share one set of a layer's experts between them."""
+        return max(1, self.expert // self.replicas_per_rack)
+
+    @property
     def racks_needed(self) -> int:
-        """Racks that the parallelism takes, both coasts."""
+        """Racks that the parallelism takes, all sites."""
         return self.pipeline * self.sites * self.racks_per_layer_and_site
 
     @property
+    def gpus(self) -> int:
+        """GPUs at work, all sites: those of the racks needed, or of those bought where they are fewer."""
+        return min(self.racks_needed, self.racks or self.racks_needed) * self.gpus_per_rack
+
+    @property
     def gpu_pairs(self) -> int:
-        """Pairs of partners on the two coasts, one for every two GPUs of the racks bought (else needed)."""
-        return (self.racks if self.racks is not None else self.racks_needed) * self.gpus_per_rack // 2
+        """Pairs of partners at the two sites, one for every two GPUs; none where there is one site."""
+        return self.gpus // 2 if self.sites == 2 else 0
 
     @property
     def messages_per_step(self) -> int:
-        """Messages across the WAN in one training step: each pair, both directions."""
+        """Messages across the WAN in one training step and trip: each pair, both directions."""
         return 2 * self.gpu_pairs
 
     @property
     def messages_per_layer(self) -> int:
         """Messages across the WAN for one pipeline stage's group of GPUs, both directions."""
-        return 2 * self.racks_per_layer_and_site * self.gpus_per_rack
+        return 2 * self.racks_per_layer_and_site * self.gpus_per_rack if self.sites == 2 else 0
+
+    # -- how much ------------------------------------------------------------------------------------------------------
+
+    @property
+    def shared_parameters_per_gpu(self) -> float:
+        """Parameters of a stage's layers on one GPU that every replica has: 12 h^2 / t for each without experts."""
+        model = self.model
+        layer = model.attention_parameters + (model.expert_parameters if model.experts == 1 else 0.0)
+        return self.layers_per_stage * layer / self.tensor
+
+    @property
+    def expert_parameters_per_gpu(self) -> float:
+        """Parameters of the experts of a stage's layers on one GPU; 0 where there are none."""
+        model = self.model
+        if model.experts == 1:
+            return 0.0
+        return self.layers_per_stage * model.experts // self.expert * model.expert_parameters / self.tensor
+
+    @property
+    def parameters_per_gpu(self) -> float:
+        """Parameters on one GPU of the first pipeline stage, which holds the input's embedding too."""
+        embedding = self.model.embedding_parameters / self.tensor
+        return self.shared_parameters_per_gpu + self.expert_parameters_per_gpu + embedding
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Gradients of one GPU's layers as they are sent; those of the embeddings are neglected, as published."""
+        whole = self.shared_parameters_per_gpu + self.expert_parameters_per_gpu
+        return whole * self.precision.gradient_messages
+
+    def wide_area_bytes(self, trips: int) -> float:
+        """Bytes that one GPU sends its partner in one direction, over all trips.
+
+        What is left of its gradients after reductions over the rack and over the site's racks. One trip (an exchange)
+        sends all of them; of two, the first sends half of the gradients, the second half of the result's weights.
+        Raises ValueError for another number of trips.
+        """
+        if trips not in (1, 2):
+            raise ValueError(f"trips: {trips!r} is neither 1 nor 2")
+        if self.sites == 1:
+            return 0.0
+        shared = self.shared_parameters_per_gpu / (self.replicas_per_rack * self.racks_per_layer_and_site)
+        experts = (
+            self.expert_parameters_per_gpu * self.expert / (self.replicas_per_rack * self.racks_per_layer_and_site)
+        )
+        sent = self.precision.gradient_messages
+        if trips == 2:
+            sent = (sent + self.precision.weight_messages) / 2
+        return (shared + experts) * sent
 
     @property
     def wide_area_shard_bytes(self) -> int:
-        """What one GPU sends its partner: its gradients, reduced over the rack and then over the site's racks."""
-        return round(self.gradient_bytes / self.replicas_per_rack / self.racks_per_layer_and_site)
+        """What one GPU sends its partner in an exchange: its gradients, reduced over the rack and the site's racks."""
+        return round(self.wide_area_bytes(1))
 
     @property
     def local_stages(self) -> tuple[LocalStage, ...]:
-        """The stages inside a coast, in their order; the wide-area stage, the paper's third, comes after the second.
+        """The stages inside a site, in their order; the wide-area stage, the paper's third, comes after the second.
 
         The second is a whole all-reduce, as published, although a reduce-scatter would do before the wide-area stage.
+        Experts are reduced over fewer replicas than the rest, in stages of their own.
         """
-        rack, site = self.replicas_per_rack, self.racks_per_layer_and_site
+        group = min(self.expert, self.replicas_per_rack)
+        shared = self._stages_of(self.shared_parameters_per_gpu, self.replicas_per_rack, self.racks_per_layer_and_site)
+        if self.model.experts == 1:
+            return shared
+        experts = self._stages_of(
+            self.expert_parameters_per_gpu,
+            self.replicas_per_rack // group,
+            self.racks_per_layer_and_site // self.racks_per_expert_group,
+            ", experts",
+        )
+        return tuple(stage for pair in zip(shared, experts, strict=True) for stage in pair)
+
+    def _stages_of(self, parameters: float, rack: int, site: int, suffix: str = "") -> tuple[LocalStage, ...]:
+        precision = self.precision
+        summed, gathered = parameters * precision.gradient_messages, parameters * precision.weight_messages
+
+        def in_rack(name: str, collective: Collective, volume_bytes: float) -> LocalStage:
+            return LocalStage(
+                name=name + suffix,
+                collective=collective,
+                ranks=rack,
+                volume_bytes=volume_bytes,
+                rate_Bps=self.scale_up_Bps,
+                latency_s=self.scale_up_latency_s,
+            )
+
+        def in_site(name: str, collective: Collective, volume_bytes: float) -> LocalStage:
+            return LocalStage(
+                name=name + suffix,
+                collective=collective,
+                ranks=site,
+                volume_bytes=volume_bytes,
+                rate_Bps=self.scale_out_bps / 8,
+                latency_s=self.scale_out_latency_s,
+            )
+
+        return (
+            in_rack("1 rack", "all-reduce", summed),
+            in_site("2 datacenter", "all-reduce", summed / rack),
+            in_site("4 datacenter", "all-gather", gathered / rack),
+            in_rack("5 rack", "all-gather", gathered),
+        )
+
+    @property
+    def local_stages(self) -> tuple[LocalStage, ...]:
+        """The stages inside a site, in their order; the wide-area stage, the paper's third, comes after the second.
+
+        The second is a whole all-reduce, as published, although a reduce-scatter would do before the wide-area stage.
+        Experts are reduced over fewer replicas than the rest, in stages of their own.
+        """
+        group = min(self.expert, self.replicas_per_rack)
+        shared = self._stages_of(self.shared_parameters_per_gpu, self.replicas_per_rack, self.racks_per_layer_and_site)
+        if self.model.experts == 1:
+            return shared
+        experts = self._stages_of(
+            self.expert_parameters_per_gpu,
+            self.replicas_per_rack // group,
+            self.racks_per_layer_and_site // self.racks_per_expert_group,
+            ", experts",
+        )
+        return tuple(stage for pair in zip(shared, experts, strict=True) for stage in pair)
+
+    def _stages_of(self, parameters: float, rack: int, site: int, suffix: str = "") -> tuple[LocalStage, ...]:
         up = {"rate_Bps": self.scale_up_Bps, "latency_s": self.scale_up_latency_s}
         out = {"rate_Bps": self.scale_out_bps / 8, "latency_s": self.scale_out_latency_s}
-        whole, part = self.gradient_bytes, self.gradient_bytes / rack
+        summed, gathered = (
+            parameters * sent for sent in (self.precision.gradient_messages, self.precision.weight_messages)
+        )
         return (
-            LocalStage(name="1 rack", collective="all-reduce", ranks=rack, volume_bytes=whole, **up),
-            LocalStage(name="2 datacenter", collective="all-reduce", ranks=site, volume_bytes=part, **out),
-            LocalStage(name="4 datacenter", collective="all-gather", ranks=site, volume_bytes=part, **out),
-            LocalStage(name="5 rack", collective="all-gather", ranks=rack, volume_bytes=whole, **up),
+            LocalStage(name=f"1 rack{suffix}", collective="all-reduce", ranks=rack, volume_bytes=summed, **up),
+            LocalStage(
+                name=f"2 datacenter{suffix}", collective="all-reduce", ranks=site, volume_bytes=summed / rack, **out
+            ),
+            LocalStage(
+                name=f"4 datacenter{suffix}", collective="all-gather", ranks=site, volume_bytes=gathered / rack, **out
+            ),
+            LocalStage(name=f"5 rack{suffix}", collective="all-gather", ranks=rack, volume_bytes=gathered, **up),
         )
 
     @property
     def local_s(self) -> float:
-        """Time inside a coast, before and after the wide-area stage, seconds."""
+        """Time inside a site, before and after the wide-area stage, seconds."""
         return sum(stage.time_s for stage in self.local_stages)
-
-
-_SECTIONS = {
-    "model": ("layers", "hidden", "sequence", "vocabulary", "gradient_bytes_per_parameter"),
-    "parallelism": ("tensor", "pipeline", "data", "replicas_per_rack"),
-    "plant": (
-        "sites",
-        "racks",
-        "gpus_per_rack",
-        "scale_up",
-        "scale_out",
-        "scale_up_latency",
-        "scale_out_latency",
-        "planes",
-        "wan_rtt",
-    ),
-}
-_RATES = {"scale_up": "scale_up_Bps", "scale_out": "scale_out_bps"}
-_TIMES = {key: f"{key}_s" for key in ("scale_up_latency", "scale_out_latency", "wan_rtt")}
-_WHOLE = {key for keys in _SECTIONS.values() for key in keys} - {"gradient_bytes_per_parameter", *_RATES, *_TIMES}
-
-
-def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
-    """Return the deployment that a file describes: `name`, `source`, and the tables of `_SECTIONS`.
-
-    Rates, latencies and `wan_rtt` are text with a unit. Raises ValueError, in one sentence that begins with
-    the key, for keys that are unknown or missing and for values of the wrong kind.
-    """
-    values: dict[str, object] = {}
-    for key, value in mapping.items():
-        if key in ("name", "source"):
-            if not isinstance(value, str):
-                raise ValueError(f"{key}: {value!r} is not text")
-            values[key] = value
-        elif key not in _SECTIONS:
-            raise ValueError(f"{key}: there is no such key; expected name, source, {', '.join(_SECTIONS)}")
-        elif not isinstance(value, Mapping):
-            raise ValueError(f"{key}: {value!r} is not a table")
-        else:
-            for inner, inner_value in value.items():
-                if inner not in _SECTIONS[key]:
-                    raise ValueError(f"{key}.{inner}: there is no such key; expected {', '.join(_SECTIONS[key])}")
-                field, converted = _read(f"{key}.{inner}", inner, inner_value)
-                values[field] = converted
-    for field_info in fields(Deployment):
-        if field_info.default is MISSING and field_info.name not in values:
-            raise ValueError(f"{_key_of(field_info.name)}: this key is missing")
-    try:
-        return Deployment(**values)  # type: ignore[arg-type]  # _read has checked each one's type
-    except ValueError as error:
-        field, colon, rest = str(error).partition(":")
-        raise ValueError(f"{_key_of(field)}{colon}{rest}") from None
-
-
-def _key_of(field: str) -> str:
-    """Return what a person finds in the file."""
-    key = {value: key for key, value in (_RATES | _TIMES).items()}.get(field, field)
-    return next((f"{section}.{key}" for section, inner in _SECTIONS.items() if key in inner), key)
-
-
-def _read(key: str, name: str, value: object) -> tuple[str, object]:
-    if name in _WHOLE:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{key}: {value!r} is not a whole number")
-        return name, value
-    if name == "gradient_bytes_per_parameter":
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise ValueError(f"{key}: {value!r} is not a number")
-        return name, float(value)
-    if not isinstance(value, str):
-        raise ValueError(f"{key}: {value!r} is not text with a unit")
-    try:
-        if name in _TIMES:
-            return _TIMES[name], parse_time(value)
-        return _RATES[name], parse_rate(value) / (8 if name == "scale_up" else 1)
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None

@@ -143,7 +143,7 @@ def test_version_and_help(capsys):
         ("scenarios", "metro           The coast-to-coast job between neighbours: 2 ms RTT"),
         ("transports", "adaptive  adaptive, for tests"),
         ("backends", "plain  A world in which the transport's name decides what happens; seeds and iterations make it"),
-        ("deployments", "hundred-trillion  838,800 GPU pairs, 57.13 MB for each to send across."),
+        ("deployments", "hundred-trillion      838,800 GPU pairs, 57.13 MB for each to send across."),
     ],
 )
 def test_list_shows_names_and_descriptions(what, line, capsys):

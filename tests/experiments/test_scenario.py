@@ -410,8 +410,14 @@ MALFORMED = {
     "unknown deployment": (
         'shard = "57.13 MB"',
         'deployment = "hundred"',
-        "allreduce.deployment: there is no deployment 'hundred'; did you mean 'hundred-trillion'? "
-        "there are hundred-trillion",
+        "allreduce.deployment: there is no deployment 'hundred'; did you mean 'hundred-trillion' or "
+        "'hundred-trillion-moe'? there are gpt3-sakuraone, gpt3-two-sites, hundred-trillion, hundred-trillion-moe, "
+        "llama3-405b",
+    ),
+    "deployment at one site": (
+        'shard = "57.13 MB"',
+        'deployment = "llama3-405b"',
+        "allreduce.deployment: llama3-405b is at one site, so that nothing crosses the WAN",
     ),
     "arrays that fill the memory": (
         'shard = "57.13 MB"',

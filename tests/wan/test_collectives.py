@@ -24,11 +24,27 @@ def test_alone_there_is_nothing_to_wait_for() -> None:
     assert replace(STAGE, ranks=1, latency_s=1.0).time_s == 0
 
 
+def test_switches_that_add_up_halve_an_all_reduce_of_many_and_nothing_else() -> None:
+    # Graham et al., COMHPC 2016: every rank sends its data once and receives the result once
+    many = replace(STAGE, ranks=1000, in_network=True)
+    assert many.time_s == pytest.approx(19.88e9 / 1.8e12)
+    assert replace(many, collective="reduce-scatter").time_s == pytest.approx(0.999 * 19.88e9 / 1.8e12)
+    assert replace(many, volume_bytes=1.0, latency_s=1.0).time_s == pytest.approx(2.0)  # up, and down
+    assert replace(many, ranks=1).time_s == 0
+
+
+def test_an_all_to_all_keeps_what_is_for_itself() -> None:
+    assert replace(STAGE, collective="all-to-all").sent_bytes == pytest.approx(0.75 * 19.88e9)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"name": ""}, "name: ''"),
-        ({"collective": "broadcast"}, "collective: 'broadcast' is not one of reduce-scatter, all-gather, all-reduce"),
+        (
+            {"collective": "broadcast"},
+            "collective: 'broadcast' is not one of reduce-scatter, all-gather, all-reduce, all-to-all",
+        ),
         ({"ranks": 0}, "ranks: 0"),
         ({"volume_bytes": 0}, "volume_bytes: 0"),
         ({"rate_Bps": float("nan")}, "rate_Bps: nan"),

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from wan.deployment import Deployment, deployment_from_mapping
+from wan.deployment import Deployment
+from wan.deployment_file import deployment_from_mapping
 
-FILE = Path(__file__).parents[2] / "experiments" / "deployments" / "hundred-trillion.toml"
+FOLDER = Path(__file__).parents[2] / "experiments" / "deployments"
+FILE = FOLDER / "hundred-trillion.toml"
 
 
 @pytest.fixture
@@ -19,7 +21,8 @@ def paper(mapping: dict[str, object]) -> Deployment:
 
 
 def test_the_bundled_deployment_has_the_published_inputs(paper: Deployment) -> None:
-    assert (paper.layers, paper.hidden, paper.sequence, paper.vocabulary) == (134, 244224, 32000, 256000)
+    model = paper.model
+    assert (model.layers, model.hidden, model.sequence, model.vocabulary) == (134, 244224, 32000, 256000)
     assert (paper.tensor, paper.pipeline, paper.data, paper.replicas_per_rack) == (18, 134, 696, 4)
     assert (paper.scale_up_Bps, paper.scale_out_bps, paper.planes) == (1.8e12, 800e9, 4)
     assert paper.wan_rtt_s == 0.060
@@ -28,7 +31,7 @@ def test_the_bundled_deployment_has_the_published_inputs(paper: Deployment) -> N
 
 def test_the_published_figures_follow_from_the_inputs(paper: Deployment) -> None:
     # arXiv 2407.12819, to the digits it prints
-    assert paper.parameters == pytest.approx(96.02e12, rel=2e-4)
+    assert paper.model.parameters == pytest.approx(96.02e12, rel=2e-4)
     # the third stage is the wide-area one
     published_s = {"1 rack": 16.57e-3, "2 datacenter": 98.27e-3, "4 datacenter": 49.14e-3, "5 rack": 8.3e-3}
     last_digits_s = (0.005e-3, 0.005e-3, 0.01e-3, 0.05e-3)
@@ -63,7 +66,7 @@ def test_several_layers_in_a_stage_make_a_larger_shard(paper: Deployment, mappin
     mapping["parallelism"]["pipeline"] = 67
     halved = deployment_from_mapping(mapping)
     assert halved.wide_area_shard_bytes == pytest.approx(2 * paper.wide_area_shard_bytes, abs=1)
-    assert halved.parameters == paper.parameters
+    assert halved.model.parameters == paper.model.parameters
 
 
 def test_racks_follow_from_the_parallelism_unless_they_are_given(mapping: dict[str, dict]) -> None:
@@ -77,16 +80,35 @@ def test_racks_follow_from_the_parallelism_unless_they_are_given(mapping: dict[s
         ("model", "layers", 0, "model.layers: 0 is not a whole number"),
         ("model", "layers", "many", "model.layers: 'many' is not a whole number"),
         ("model", "layer", 134, "model.layer: there is no such key; expected layers,"),
-        ("model", "gradient_bytes_per_parameter", "half", "model.gradient_bytes_per_parameter: 'half'"),
-        ("parallelism", "pipeline", 100, "parallelism.pipeline: 100 stages do not divide 134 layers"),
+        ("model", "kv_heads", 100, "model.kv_heads: 100 do not divide 256 heads"),
+        ("model", "ffn_matrices", 4, "model.ffn_matrices: 4 is neither 2 nor"),
+        ("model", "embeddings", 3, "model.embeddings: 3 is neither 1"),
+        ("model", "experts_per_token", 2, "model.experts_per_token: 2 is more than 1 experts"),
+        ("model", "dropout", 1, "model.dropout: 1 is not true or false"),
+        ("precision", "gradient_messages", "half", "precision.gradient_messages: 'half' is not a number"),
+        ("precision", "weights", -1, "precision.weights: -1.0 is not a finite number above zero"),
+        ("gpu", "memory", "192 Gb", "gpu.memory: '192 Gb' is not a size"),
+        ("gpu", "efficiency", 1.1, "gpu.efficiency: 1.1 is more than 1"),
+        ("parallelism", "pipeline", 135, "parallelism.pipeline: 135 stages are more than 134 layers"),
+        ("parallelism", "zero", 3, "parallelism.zero: 3 is not 0, 1 or 2"),
+        ("parallelism", "expert", 4, "parallelism.expert: 4 replicas do not divide 1 experts"),
+        (
+            "parallelism",
+            "recomputation",
+            "some",
+            "parallelism.recomputation: 'some' is not one of none, selective, full",
+        ),
+        ("parallelism", "recomputation", 1, "parallelism.recomputation: 1 is not text"),
         ("parallelism", "data", 700, "parallelism.data: 700 replicas do not fill whole racks"),
         ("parallelism", "tensor", 16, "plant.gpus_per_rack: 72 is not tensor"),
-        ("plant", "sites", 3, "plant.sites: 3 is not 2"),
+        ("plant", "sites", 3, "plant.sites: 3 is neither 1 nor 2"),
         ("plant", "racks", True, "plant.racks: True is not a whole number"),
         ("plant", "scale_out", "800 G", "plant.scale_out: '800 G' is not a rate"),
         ("plant", "scale_up", 1.8e12, "plant.scale_up: 1800000000000.0 is not text with a unit"),
         ("plant", "scale_up", "0", "plant.scale_up: 0.0 is not a finite number above zero"),
         ("plant", "wan_rtt", "60", "plant.wan_rtt: '60' has no unit"),
+        ("plant", "wan_rtt", "0 ms", "plant.wan_rtt: 0.0 is not a finite number above zero"),
+        ("plant", "wan", "0 Gbit/s", "plant.wan: 0.0 is not a finite number above zero"),
         ("plant", "scale_up_latency", 1e-6, "plant.scale_up_latency: 1e-06 is not text with a unit"),
         ("plant", "scale_out_latency", "-1 us", "plant.scale_out_latency: '-1 us' is negative"),
     ],
@@ -119,3 +141,56 @@ def test_a_missing_rate_is_called_as_in_the_file(mapping: dict[str, dict]) -> No
     del mapping["plant"]["scale_up"]
     with pytest.raises(ValueError, match=r"^plant\.scale_up: this key is missing"):
         deployment_from_mapping(mapping)
+
+
+# -- the other bundled ones -------------------------------------------------------------------------------------------
+
+
+def bundled(name: str) -> dict[str, dict]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def test_the_bundled_models_have_their_published_sizes() -> None:
+    sizes = {"gpt3-sakuraone": 175e9, "llama3-405b": 405.85e9}  # arXiv 2005.14165 and 2407.21783
+    for name, parameters in sizes.items():
+        assert deployment_from_mapping(bundled(name)).model.parameters == pytest.approx(parameters, rel=3e-3)
+
+
+def test_at_one_site_nothing_crosses_and_at_two_half_of_the_replicas_are_at_each() -> None:
+    one, two = (deployment_from_mapping(bundled(name)) for name in ("gpt3-sakuraone", "gpt3-two-sites"))
+    assert (one.gpus, one.gpu_pairs, one.messages_per_step, one.wide_area_shard_bytes) == (768, 0, 0, 0)
+    assert (two.gpus, two.gpu_pairs, two.messages_per_step, two.messages_per_layer) == (768, 384, 768, 96)
+    # 1.8e9 parameters of 8 layers of 12 h^2, a share of 1 / 8, over 6 nodes, 4 bytes each
+    assert two.wide_area_shard_bytes == pytest.approx(12 * 12288**2 * 12 / 8 / 6 * 4, abs=1)
+
+
+def test_of_two_trips_the_second_carries_weights_in_their_own_precision() -> None:
+    two = deployment_from_mapping(bundled("gpt3-two-sites"))
+    assert two.wide_area_bytes(2) == pytest.approx(two.wide_area_bytes(1) * (4 + 2) / 2 / 4)
+    with pytest.raises(ValueError, match=r"^trips: 3 is neither 1 nor 2"):
+        two.wide_area_bytes(3)
+
+
+def test_a_stage_that_does_not_come_out_even_counts_as_its_fullest() -> None:
+    llama = deployment_from_mapping(bundled("llama3-405b"))  # 126 layers in 16 stages
+    assert llama.layers_per_stage == 8
+
+
+@pytest.mark.parametrize("expert", [1, 2, 4, 8, 16])
+def test_sharing_experts_changes_where_their_gradients_are_summed_but_not_what_crosses(expert: int) -> None:
+    document = bundled("hundred-trillion-moe")
+    document["parallelism"] |= {"data": 704, "expert": expert}  # 88 racks: groups of one, two and four divide them
+    deployment = deployment_from_mapping(document)
+    # every replica's share of all gradients of the layer, however its experts lie
+    model = deployment.model
+    whole = (model.attention_parameters + model.experts * model.expert_parameters) * 0.5 / 18
+    assert deployment.wide_area_shard_bytes == pytest.approx(whole / 352, rel=1e-6)
+    ranks = {stage.name: stage.ranks for stage in deployment.local_stages if stage.name.endswith("experts")}
+    assert ranks["1 rack, experts"] * ranks["2 datacenter, experts"] * expert == 352
+
+
+def test_experts_that_lie_across_racks_unevenly_are_refused() -> None:
+    document = bundled("hundred-trillion-moe")
+    document["parallelism"]["expert"] = 16  # four racks of each 87
+    with pytest.raises(ValueError, match=r"^parallelism.expert: 16 replicas are no whole part or multiple"):
+        deployment_from_mapping(document)

@@ -1,0 +1,146 @@
+"""What a deployment's file says, key by key.
+
+The tables and their keys; those of the classes' fields that have a default may be left out::
+
+    name, source
+    [model]         layers, hidden, sequence, vocabulary, heads, kv_heads, ffn_hidden, ffn_matrices, experts,
+                    experts_per_token, embeddings, dropout
+    [precision]     weights, gradients, optimizer, gradient_messages, weight_messages, tensor_activations,
+                    pipeline_activations, expert_activations, activations
+    [gpu]           flops, memory, efficiency
+    [parallelism]   tensor, pipeline, data, replicas_per_rack, expert, zero, micro_batch, micro_batches, recomputation
+    [plant]         sites, racks, gpus_per_rack, scale_up, scale_out, scale_up_latency, scale_out_latency, planes, wan,
+                    wan_rtt
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from wan.deployment import Deployment, Gpu, Precision
+from wan.transformer import Transformer
+from wan.units import parse_rate, parse_size, parse_time
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")
+    return value
+
+
+def _with_unit(parse: Callable[[str], float]) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not text with a unit")
+        return parse(value)
+
+    return read
+
+
+_Reader = Callable[[object], object]
+_rate_bps = _with_unit(parse_rate)
+_time_s = _with_unit(parse_time)
+_size_bytes = _with_unit(parse_size)
+
+# key in the file: (field, how its value is read), table by table
+_MODEL: dict[str, tuple[str, _Reader]] = {
+    field.name: (field.name, _truth if field.name == "dropout" else _whole) for field in fields(Transformer)
+}
+_PRECISION: dict[str, tuple[str, _Reader]] = {field.name: (field.name, _number) for field in fields(Precision)}
+_GPU: dict[str, tuple[str, _Reader]] = {
+    "flops": ("flops", _number),
+    "memory": ("memory_bytes", _size_bytes),
+    "efficiency": ("efficiency", _number),
+}
+_PARALLELISM: dict[str, tuple[str, _Reader]] = {
+    **{
+        key: (key, _whole)
+        for key in ("tensor", "pipeline", "data", "replicas_per_rack", "expert", "zero", "micro_batch", "micro_batches")
+    },
+    "recomputation": ("recomputation", _text),
+}
+_PLANT: dict[str, tuple[str, _Reader]] = {
+    **{key: (key, _whole) for key in ("sites", "racks", "gpus_per_rack", "planes")},
+    "scale_up": ("scale_up_Bps", lambda value: _rate_bps(value) / 8),
+    "scale_out": ("scale_out_bps", _rate_bps),
+    "scale_up_latency": ("scale_up_latency_s", _time_s),
+    "scale_out_latency": ("scale_out_latency_s", _time_s),
+    "wan": ("wan_bps", _rate_bps),
+    "wan_rtt": ("wan_rtt_s", _time_s),
+}
+_TABLES = {"model": _MODEL, "precision": _PRECISION, "gpu": _GPU, "parallelism": _PARALLELISM, "plant": _PLANT}
+_PARTS: dict[str, type[Any]] = {"model": Transformer, "precision": Precision, "gpu": Gpu}
+
+
+def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
+    """Return the deployment that a file describes.
+
+    Rates, latencies, sizes and `wan_rtt` are text with a unit, `flops` operations per second, precisions bytes. Raises
+    ValueError, in one sentence that begins with the key, for keys that are unknown or missing and for values that are
+    no use.
+    """
+    values: dict[str, dict[str, object]] = {table: {} for table in _TABLES}
+    header: dict[str, object] = {}
+    for key, value in mapping.items():
+        if key in ("name", "source"):
+            header[key] = _read(key, _text, value)
+        elif key not in _TABLES:
+            raise ValueError(f"{key}: there is no such key; expected name, source, {', '.join(_TABLES)}")
+        elif not isinstance(value, Mapping):
+            raise ValueError(f"{key}: {value!r} is not a table")
+        else:
+            for inner, inner_value in value.items():
+                if inner not in _TABLES[key]:
+                    raise ValueError(f"{key}.{inner}: there is no such key; expected {', '.join(_TABLES[key])}")
+                field, reader = _TABLES[key][inner]
+                values[key][field] = _read(f"{key}.{inner}", reader, inner_value)
+    parts = {table: _make(kind, values[table], (table,)) for table, kind in _PARTS.items()}
+    plain = {**header, **values["parallelism"], **values["plant"]}
+    deployment: Deployment = _make(Deployment, parts | plain, ("parallelism", "plant"))
+    return deployment
+
+
+def _read(key: str, reader: _Reader, value: object) -> object:
+    try:
+        return reader(value)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _make(kind: type[Any], values: Mapping[str, object], tables: tuple[str, ...]) -> Any:
+    """Return kind(**values); what it lacks or refuses is called as in the file."""
+    for field in fields(kind):
+        if field.default is MISSING and field.name not in values:
+            raise ValueError(f"{_key_of(field.name, tables)}: this key is missing")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        field_name, colon, rest = str(error).partition(":")
+        raise ValueError(f"{_key_of(field_name, tables)}{colon}{rest}") from None
+
+
+def _key_of(name: str, tables: tuple[str, ...]) -> str:
+    """Return what a person finds in the file."""
+    for table in tables:
+        for key, (field, _) in _TABLES[table].items():
+            if field == name:
+                return f"{table}.{key}"
+    return name
