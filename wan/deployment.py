@@ -297,42 +297,6 @@ class Deployment:
         )
 
     @property
-    def local_stages(self) -> tuple[LocalStage, ...]:
-        """The stages inside a site, in their order; the wide-area stage, the paper's third, comes after the second.
-
-        The second is a whole all-reduce, as published, although a reduce-scatter would do before the wide-area stage.
-        Experts are reduced over fewer replicas than the rest, in stages of their own.
-        """
-        group = min(self.expert, self.replicas_per_rack)
-        shared = self._stages_of(self.shared_parameters_per_gpu, self.replicas_per_rack, self.racks_per_layer_and_site)
-        if self.model.experts == 1:
-            return shared
-        experts = self._stages_of(
-            self.expert_parameters_per_gpu,
-            self.replicas_per_rack // group,
-            self.racks_per_layer_and_site // self.racks_per_expert_group,
-            ", experts",
-        )
-        return tuple(stage for pair in zip(shared, experts, strict=True) for stage in pair)
-
-    def _stages_of(self, parameters: float, rack: int, site: int, suffix: str = "") -> tuple[LocalStage, ...]:
-        up = {"rate_Bps": self.scale_up_Bps, "latency_s": self.scale_up_latency_s}
-        out = {"rate_Bps": self.scale_out_bps / 8, "latency_s": self.scale_out_latency_s}
-        summed, gathered = (
-            parameters * sent for sent in (self.precision.gradient_messages, self.precision.weight_messages)
-        )
-        return (
-            LocalStage(name=f"1 rack{suffix}", collective="all-reduce", ranks=rack, volume_bytes=summed, **up),
-            LocalStage(
-                name=f"2 datacenter{suffix}", collective="all-reduce", ranks=site, volume_bytes=summed / rack, **out
-            ),
-            LocalStage(
-                name=f"4 datacenter{suffix}", collective="all-gather", ranks=site, volume_bytes=gathered / rack, **out
-            ),
-            LocalStage(name=f"5 rack{suffix}", collective="all-gather", ranks=rack, volume_bytes=gathered, **up),
-        )
-
-    @property
     def local_s(self) -> float:
         """Time inside a site, before and after the wide-area stage, seconds."""
         return sum(stage.time_s for stage in self.local_stages)
