@@ -125,6 +125,14 @@ class RunSpec:
         """Everything that sends: the jobs, then the background."""
         return (*self.jobs, *self.background)
 
+    @property
+    def array_note(self) -> str:
+        """How the jobs' arrays were scaled for memory, job by job; empty where none was."""
+        notes = [(job.name, job.allreduce.array_note) for job in self.jobs if job.allreduce.array_note]
+        if len(self.jobs) == 1:
+            return "".join(note for _, note in notes)
+        return " ".join(f"{name}: {note}" for name, note in notes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:

@@ -17,24 +17,24 @@ class Send(NamedTuple):
 
 
 class CoastSession:
-    """The all-reduce of one coast over its flows: stripes messages over `outgoing`, joins what `incoming` deliver."""
+    """The all-reduce of one coast over its flows: stripes messages over `outgoing`, takes what `incoming` deliver."""
 
     def __init__(self, spec: AllReduceSpec, site: str, *, outgoing: Sequence[Flow], incoming: Sequence[Flow]) -> None:
         self._coast = Coast(spec, site)
         self._outgoing = outgoing
         self._incoming = {flow.name: flow for flow in incoming}
-        self._trips = {
-            message.trip: _Trip(stripe(message.payload_bytes, incoming[0].weights))
+        self._edges = {
+            message.trip: stripe(message.payload_bytes, incoming[0].weights)
             for message in spec.messages
             if message.destination == site
         }
+        self._awaited: set[tuple[int, int]] = set()  # (trip, index of the flow)
         self._iteration = -1
 
     def begin(self, iteration: int) -> list[Send]:
         """Reduce inside the coast and return what is to be sent first."""
         self._iteration = iteration
-        for trip in self._trips.values():
-            trip.begin()
+        self._awaited = {(trip, index) for trip, edges in self._edges.items() for index in range(len(edges))}
         return self._stripe(self._coast.begin(iteration))
 
     def receive(self, flow: str, identifier: int, data: Buffer) -> list[Send]:
@@ -42,22 +42,22 @@ class CoastSession:
 
         Raises ValueError for a message that does not belong to this iteration, has come before, or has another size.
         """
-        iteration, number = trip_of(identifier)
+        iteration, trip = trip_of(identifier)
         index = self._incoming[flow].index
-        trip = self._trips.get(number)
-        if iteration != self._iteration or trip is None or index not in trip.awaited:
+        if iteration != self._iteration or (trip, index) not in self._awaited:
             raise ValueError(f"{flow} delivered message {identifier} in iteration {self._iteration}, out of turn")
-        if len(data) != trip.size(index):
-            raise ValueError(
-                f"{flow} delivered {len(data)} bytes as message {identifier} instead of {trip.size(index)}"
-            )
-        whole = trip.take(index, data)
-        return [] if whole is None else self._stripe(self._coast.receive(number, whole))
+        start, stop = self._edges[trip][index]
+        if len(data) != stop - start:
+            raise ValueError(f"{flow} delivered {len(data)} bytes as message {identifier} instead of {stop - start}")
+        self._awaited.remove((trip, index))
+        if start == stop:  # the rates leave it nothing of so small a message
+            return []
+        return self._stripe(self._coast.receive(trip, data, start))
 
     @property
     def finished(self) -> bool:
         """Whether this coast has everything it waits for."""
-        return self._coast.finished
+        return self._coast.finished and not self._awaited
 
     def verify(self) -> bool:
         """Gather inside the coast and compare every rank's result with the true sum."""
@@ -65,40 +65,7 @@ class CoastSession:
 
     def _stripe(self, messages: Sequence[Outgoing]) -> list[Send]:
         sends = []
-        for trip, data in messages:
-            edges = stripe(len(data), self._outgoing[0].weights)
-            for flow in self._outgoing:
-                start, stop = edges[flow.index]
-                sends.append(Send(flow, message_id(self._iteration, trip), data[start:stop]))
+        for trip, payload in messages:
+            parts = payload.stripes(stripe(payload.size, self._outgoing[0].weights))
+            sends += [Send(flow, message_id(self._iteration, trip), parts[flow.index]) for flow in self._outgoing]
         return sends
-
-
-class _Trip:
-    """A message on its way to this coast: which stripes are still awaited, and the room where they come together.
-
-    The room is used again in every iteration (fresh pages would cost more than the copy), and there is none where one
-    flow brings the whole message.
-    """
-
-    __slots__ = ("_edges", "_room", "awaited")
-
-    def __init__(self, edges: Sequence[tuple[int, int]]) -> None:
-        self._edges = edges
-        self._room = memoryview(bytearray(edges[-1][1] if len(edges) > 1 else 0))
-        self.awaited: set[int] = set()
-
-    def begin(self) -> None:
-        self.awaited = set(range(len(self._edges)))
-
-    def size(self, index: int) -> int:
-        start, stop = self._edges[index]
-        return stop - start
-
-    def take(self, index: int, data: Buffer) -> memoryview | None:
-        """Put a stripe in its place; return the message when this was the last of it."""
-        self.awaited.remove(index)
-        if len(self._edges) == 1:
-            return memoryview(data)
-        start, stop = self._edges[index]
-        self._room[start:stop] = data
-        return None if self.awaited else self._room

@@ -177,14 +177,21 @@ _PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so segments that 
 
 
 class BackgroundRun:
-    """Other traffic: message after message from one site to another; checked byte by byte, but not recorded."""
+    """Other traffic: message after message from one site to another; checked byte by byte, but not recorded.
+
+    Octets repeat with a period, so that all stripes of all messages are views of one buffer, as long as the longest.
+    """
 
     def __init__(self, spec: BackgroundSpec, ports: Mapping[str, FlowPorts], driver: Driver) -> None:
         self.spec = spec
         self.ports = ports
         self._driver = driver
         pattern = shake_256(spec.name.encode()).digest(_PERIOD_BYTES)
-        self._octets = memoryview(pattern * (spec.message_bytes // _PERIOD_BYTES + 2))
+        self._edges = {
+            name: stripe(spec.message_bytes, part.flow.weights)[part.flow.index] for name, part in ports.items()
+        }
+        longest = max(stop - start for start, stop in self._edges.values())
+        self._octets = memoryview(pattern * (longest // _PERIOD_BYTES + 2))
         self._expected: dict[str, memoryview] = {}
         self._sent = 0
 
@@ -194,10 +201,9 @@ class BackgroundRun:
 
     def _begin(self, _: object, now: float) -> None:
         self._sent += 1
-        first = self._sent % _PERIOD_BYTES  # one message is not like the next
-        for name, ports in self.ports.items():
-            start, stop = stripe(self.spec.message_bytes, ports.flow.weights)[ports.flow.index]
-            self._expected[name] = self._octets[first + start : first + stop]
+        for name, (start, stop) in self._edges.items():
+            first = (self._sent + start) % _PERIOD_BYTES  # one message is not like the next
+            self._expected[name] = self._octets[first : first + stop - start]
         for name, data in list(self._expected.items()):
             self.ports[name].send(self._sent, data, now)
 

@@ -278,7 +278,7 @@ class _Simulation:
             scale=1.0,
             status="failed" if reason else "ok",
             reason=reason,
-            array_note=self._spec.jobs[0].allreduce.array_note,
+            array_note=self._spec.array_note,
             iterations=iterations,
             flows=tuple(record for job in self._jobs for record in job.flows),
             summaries=tuple(summarise(ports.flow, self._handshakes.get(name)) for name, ports in self._ports.items()),

@@ -14,6 +14,7 @@ from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.process import BaseProcess
 
 from emulation.base import RunFailedError, RunSpec, UnsupportedError
+from emulation.memory import machine_memory_bytes, run_memory_bytes
 from emulation.records import RunRecord
 from emulation.registry import BackendRegistry
 from experiments.scenario import Scenario
@@ -82,8 +83,8 @@ def run_all(
 ) -> None:
     """Run every task and write each result as soon as it is there, whatever becomes of the others.
 
-    workers: processes at most; None for one per core, 0 to run in this process. After an interruption
-    (KeyboardInterrupt passes through) the store holds what was finished, and no worker is left behind.
+    workers: processes at most; None for one per core, as far as memory goes; 0 to run in this process. After an
+    interruption (KeyboardInterrupt passes through) the store holds what was finished, and no worker is left behind.
     """
     for task, found in _outcomes(tasks, world, workers):
         outcome = found
@@ -144,7 +145,7 @@ def _outcomes(tasks: Sequence[Task], world: World, workers: int | None) -> Itera
         return
     left = dict(enumerate(tasks))
     try:
-        for index, outcome in _in_pool(left, world, min(workers or os.cpu_count() or 1, len(tasks))):
+        for index, outcome in _in_pool(left, world, min(workers or _fitting(tasks), len(tasks))):
             yield left.pop(index), outcome
     except BrokenProcessPool:
         # A process died (out of memory, most likely) and took the pool along: nobody knows which task it had.
@@ -156,6 +157,12 @@ def _outcomes(tasks: Sequence[Task], world: World, workers: int | None) -> Itera
             except BrokenProcessPool:
                 outcome = Outcome(status="failed", reason="the process that ran it died; it may have run out of memory")
             yield task, outcome
+
+
+def _fitting(tasks: Sequence[Task]) -> int:
+    """Return how many of the largest task this machine can run at once: one per core, or fewer where memory ends."""
+    largest_bytes = max((run_memory_bytes(task.spec) for task in tasks), default=1)
+    return max(1, min(os.cpu_count() or 1, machine_memory_bytes() // largest_bytes))
 
 
 def _in_pool(tasks: dict[int, Task], world: World, workers: int) -> Iterator[tuple[int, Outcome]]:

@@ -46,7 +46,7 @@ Every key there is; those with a value that is called a default may be left out,
     pattern = "exchange"                # default; or "reduce-scatter"
     ranks_per_site = 2                  # default
     dtype = "int32"                     # default; int8, int16, int64
-    array = "1 MB"                      # default: as large as the shard
+    array = "1 MB"                      # default: as large as the shard; smaller ones are repeated, to save memory
     fabric = "100 GB/s"                 # default: of a GPU inside its coast; a deployment has its own stages instead
     sites = ["west", "east"]            # default
     paths = ["northern"]                # default: all between the sites
@@ -93,6 +93,7 @@ from experiments.reading import ScenarioError, Table, alternatives, load_toml, p
 from experiments.workload import (
     MAX_ITERATIONS,
     JobPlan,
+    MemoryBudget,
     Parameters,
     Surroundings,
     check_transport_name,
@@ -221,7 +222,13 @@ def _read(document: Table, places: list[str], registry: Registry, directory: Pat
     links = [table.at(place) for table, place in zip(document.tables("links"), places, strict=True)]
     topology = read_topology(document, sites, links, directory=directory)
     around = Surroundings(
-        topology=topology, sites=sites, iterations=iterations, gap_s=gap_s, registry=registry, directory=directory
+        topology=topology,
+        sites=sites,
+        iterations=iterations,
+        gap_s=gap_s,
+        registry=registry,
+        directory=directory,
+        memory=MemoryBudget(),
     )
     jobs = read_jobs(document, around)
     background = read_background(document, around)

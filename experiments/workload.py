@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from emulation.base import BackgroundSpec, JobSpec, ParameterValue, TransportUse
+from emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes
 from experiments.bundled import bundled_data, bundled_names
 from experiments.reading import ScenarioError, Table, alternatives, close_matches, load_toml, parse_toml, shown
 from transports.registry import Registry, UnknownTransportError
@@ -14,6 +15,7 @@ from wan.allreduce import AllReduceSpec
 from wan.deployment import Deployment
 from wan.deployment_file import deployment_from_mapping
 from wan.topology import Topology
+from wan.units import format_size
 
 MAX_ITERATIONS = 1_000_000
 MAX_ARRAY_BYTES = 2**30  # both coasts hold a few arrays of a shard at once
@@ -67,6 +69,31 @@ class Surroundings:
     gap_s: float
     registry: Registry
     directory: Path | None
+    memory: "MemoryBudget"
+
+    def mtu_bytes(self, paths: Sequence[str]) -> int:
+        """Return the smallest packet that any of `paths` takes whole."""
+        return min(self.topology.path_mtu_bytes(path) for path in paths)
+
+
+class MemoryBudget:
+    """What the messages of one run may take: octets that cross the WAN are real, so this machine has to hold them."""
+
+    def __init__(self) -> None:
+        self._machine_bytes = machine_memory_bytes()
+        self._claimed_bytes = 0
+
+    def claim(self, table: Table, key: str, needed_bytes: int, remedy: str) -> None:
+        """Take `needed_bytes`. Raises ScenarioError about `key`, with the remedy, where too few are left."""
+        self._claimed_bytes += needed_bytes
+        if self._claimed_bytes > self._machine_bytes:
+            together = self._claimed_bytes > needed_bytes
+            others = f", {format_size(self._claimed_bytes)} with what stands before it" if together else ""
+            table.fail(
+                key,
+                f"takes up to {format_size(needed_bytes)} of memory{others}, and this machine has "
+                f"{format_size(self._machine_bytes)}; {remedy}",
+            )
 
 
 def load_deployment(name: str, directory: Path | None) -> Deployment:
@@ -142,6 +169,12 @@ def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
     )
     table.text("transport", "")
     table.finish()
+    around.memory.claim(
+        table,
+        "deployment" if table.has("deployment") else "shard",
+        job_memory_bytes(job.allreduce, around.mtu_bytes(job.paths)),
+        "take a smaller shard" + ("" if table.has("array") else ", or set array"),
+    )
     return job
 
 
@@ -227,4 +260,10 @@ def _read_flow(table: Table, name: str, around: Surroundings) -> BackgroundSpec:
         messages=table.integer("messages", least=1, most=MAX_ITERATIONS) if table.has("messages") else None,
     )
     table.finish()
+    around.memory.claim(
+        table,
+        "message",
+        background_memory_bytes(flow.message_bytes, around.mtu_bytes(flow.paths)),
+        "take a smaller message",
+    )
     return flow

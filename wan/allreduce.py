@@ -20,11 +20,10 @@ import numpy.typing as npt
 
 from wan.checks import check_name, check_positive, check_whole
 from wan.collectives import LocalStage
+from wan.octets import Buffer, Collected, Repeated
 from wan.units import format_size
 
 Array = npt.NDArray[np.signedinteger[Any]]
-Octets = npt.NDArray[np.uint8]
-Buffer = bytes | bytearray | memoryview
 Pattern = Literal["exchange", "reduce-scatter"]
 
 _DTYPES = {"int8": "<i1", "int16": "<i2", "int32": "<i4", "int64": "<i8"}  # the wire is little-endian everywhere
@@ -233,17 +232,17 @@ def gradient(spec: AllReduceSpec, site: str, rank: int, iteration: int) -> Array
 
 
 class Outgoing(NamedTuple):
-    """A message that a coast wants sent; `data` must not be changed."""
+    """A message that a coast wants sent, in whatever stripes."""
 
     trip: int
-    data: memoryview
+    payload: Repeated
 
 
 class Coast:
     """One coast's part of the all-reduce: what to send, what follows from what arrives, and whether it came out right.
 
-    It knows nothing of networks. `begin` starts an iteration and forgets the one before. Messages may arrive in any
-    order. Memory: the coast's sum and the result, one array each.
+    It knows nothing of networks. `begin` starts an iteration and forgets the one before. Messages, and stripes of them,
+    may arrive in any order. Memory: the coast's sum and the result, one array each, and what `wan.octets` says.
     """
 
     def __init__(self, spec: AllReduceSpec, site: str) -> None:
@@ -251,20 +250,29 @@ class Coast:
             raise ValueError(f"site: {site!r} is not one of {spec.sites!r}")
         self.spec = spec
         self.site = site
-        self._incoming = {
-            message.trip: message.payload_bytes for message in spec.messages if message.destination == site
-        }
         self._outgoing = {message.trip: message.payload_bytes for message in spec.messages if message.source == site}
         middle = spec.elements if spec.pattern == "exchange" else (spec.elements + 1) // 2
         first, second = slice(0, middle), slice(middle, spec.elements)
         self._own, self._other = (first, second) if site == spec.sites[0] else (second, first)
         if spec.pattern == "exchange":
             self._own = self._other = first
+        self._incoming = {
+            message.trip: Collected(message.payload_bytes, self._part_bytes(message.trip))
+            for message in spec.messages
+            if message.destination == site
+        }
         self._iteration = -1
         self._sum: Array = np.empty(0, dtype=_DTYPES[spec.dtype])
         self._result = self._sum
         self._awaited: set[int] = set()
-        self._intact = False
+
+    def _part(self, trip: int) -> slice:
+        """Return which part of the array a message of this trip brings here."""
+        return self._own if trip == 0 else self._other
+
+    def _part_bytes(self, trip: int) -> int:
+        part = self._part(trip)
+        return int(part.stop - part.start) * self.spec.itemsize
 
     def begin(self, iteration: int) -> list[Outgoing]:
         """Reduce inside the coast and return the first trip's message."""
@@ -275,27 +283,26 @@ class Coast:
         self._sum = _sum_of(spec, ranks)
         self._result = np.empty_like(self._sum)
         self._awaited = set(self._incoming)
-        self._intact = True
+        for collected in self._incoming.values():
+            collected.begin()
         return [self._message(0, self._sum[self._other])]
 
-    def receive(self, trip: int, data: Buffer) -> list[Outgoing]:
-        """Take a message from the other coast and return what can be sent now that it is here.
+    def receive(self, trip: int, data: Buffer, start: int = 0) -> list[Outgoing]:
+        """Take the stripe at `start` of a message from the other coast; return what can be sent now that it is here.
 
-        Raises ValueError for a trip that does not exist or has arrived already, and for a wrong size.
+        Raises ValueError for a trip that does not exist or has arrived already, and for octets that have.
         """
         if trip not in self._incoming:
             raise ValueError(f"trip: {trip!r} is not one of the {self.spec.trips} of this all-reduce")
         if trip not in self._awaited:
             raise ValueError(f"trip: a message for trip {trip} is not awaited")
-        octets: Octets = np.frombuffer(data, dtype=np.uint8)
-        if octets.size != self._incoming[trip]:
-            raise ValueError(f"data: {octets.size} bytes arrived for trip {trip} instead of {self._incoming[trip]}")
+        octets = self._incoming[trip].take(start, data)
+        if octets is None:
+            return []
         self._awaited.remove(trip)
-        part = self._own if trip == 0 else self._other
+        part = self._part(trip)
         target = self._result[part]
-        if not _repeats(octets, target.nbytes):
-            self._intact = False
-        received: Array = octets[: target.nbytes].view(self._result.dtype)
+        received: Array = octets.view(self._result.dtype)
         if trip == 1:
             target[:] = received
             return []
@@ -321,11 +328,11 @@ class Coast:
         return view
 
     def verify(self) -> bool:
-        """Compare every rank's result with the true sum over all ranks of both coasts, computed anew.
+        """Compare what every rank of the coast holds, one array for all of them, with the true sum, computed anew.
 
         False when they differ in a single bit, when a repeated copy of the array did, or when something is missing.
         """
-        if not self.finished or not self._intact:
+        if not self.finished or not all(collected.intact for collected in self._incoming.values()):
             return False
         spec = self.spec
         gradients = [
@@ -341,29 +348,4 @@ class Coast:
         return True
 
     def _message(self, trip: int, array: Array) -> Outgoing:
-        octets = array.view(np.uint8)
-        size = self._outgoing[trip]
-        full = octets if octets.size == size else _repeat(octets, size)
-        return Outgoing(trip, full.data.toreadonly())
-
-
-def _repeat(octets: Octets, size: int) -> Octets:
-    """Return `octets` again and again until `size` is full."""
-    filled = octets.size
-    repeated: Octets = np.empty(size, dtype=np.uint8)
-    repeated[:filled] = octets
-    while filled < size:
-        more = min(filled, size - filled)
-        repeated[filled : filled + more] = repeated[:more]
-        filled += more
-    return repeated
-
-
-def _repeats(octets: Octets, period: int) -> bool:
-    """Say whether every octet equals the one a period before it."""
-    step = 8 * _BLOCK
-    for start in range(period, octets.size, step):
-        stop = min(start + step, octets.size)
-        if not np.array_equal(octets[start:stop], octets[start - period : stop - period]):
-            return False
-    return True
+        return Outgoing(trip, Repeated(array.view(np.uint8), self._outgoing[trip]))

@@ -78,3 +78,12 @@ def test_traffic_lists_the_jobs_before_the_background() -> None:
     spec = run_spec(planes(plane()), job(name="b"), job(name="a"), background=(background(),))
     assert [part.name for part in spec.traffic] == ["b", "a", "others"]
     assert replace(spec, seed=1) != spec
+
+
+def test_every_job_whose_array_is_scaled_says_so() -> None:
+    small = {"shard_bytes": 4000, "array_bytes": 400}
+    note = "Each rank's gradients are an array of 400 B, repeated to fill the 4 kB that cross the WAN."
+    assert run_spec(planes(plane()), job()).array_note == ""
+    assert run_spec(planes(plane()), job(**small)).array_note == note
+    several = run_spec(planes(plane()), job(name="a"), job(name="b", **small), job(name="c", **small))
+    assert several.array_note == f"b: {note} c: {note}"

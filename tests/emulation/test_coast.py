@@ -18,9 +18,11 @@ from wan.allreduce import Pattern
 RATES = (1e9, 2e9, 5e8)
 
 
-def spec_of(pattern: Pattern, shard_bytes: int, links: int) -> RunSpec:
+def spec_of(pattern: Pattern, shard_bytes: int, links: int, array_bytes: int | None = None) -> RunSpec:
     topology = planes(*(plane(f"plane{index}", rate_bps=rate) for index, rate in enumerate(RATES[:links])))
-    return run_spec(topology, job(pattern=pattern, shard_bytes=shard_bytes, paths=tuple(topology.paths)))
+    return run_spec(
+        topology, job(pattern=pattern, shard_bytes=shard_bytes, array_bytes=array_bytes, paths=tuple(topology.paths))
+    )
 
 
 def sessions(spec: RunSpec) -> tuple[dict[str, CoastSession], dict[str, Flow]]:
@@ -55,12 +57,14 @@ def carry(coasts: dict[str, CoastSession], iteration: int, rng: Random, damage: 
     st.sampled_from(["exchange", "reduce-scatter"]),
     st.integers(8, 3000),
     st.integers(1, 3),
+    st.none() | st.floats(0, 1),
     st.integers(0, 2**32),
 )
 def test_stripes_may_arrive_in_any_order_and_the_sum_is_right_again_and_again(
-    pattern: Pattern, shard_bytes: int, links: int, seed: int
+    pattern: Pattern, shard_bytes: int, links: int, array: float | None, seed: int
 ) -> None:
-    coasts, _ = sessions(spec_of(pattern, shard_bytes, links))
+    array_bytes = None if array is None else 8 + round(array * (shard_bytes - 8))
+    coasts, _ = sessions(spec_of(pattern, shard_bytes, links, array_bytes))
     rng = Random(seed)
     for iteration in range(3):
         trips = 1 if pattern == "exchange" else 2
@@ -70,10 +74,11 @@ def test_stripes_may_arrive_in_any_order_and_the_sum_is_right_again_and_again(
             assert coast.verify()
 
 
+@pytest.mark.parametrize("array_bytes", [None, 500, 8])
 @pytest.mark.parametrize(("pattern", "messages"), [("exchange", 6), ("reduce-scatter", 12)])
-def test_one_bit_in_any_stripe_spoils_the_sum(pattern: Pattern, messages: int) -> None:
+def test_one_bit_in_any_stripe_spoils_the_sum(pattern: Pattern, messages: int, array_bytes: int | None) -> None:
     for damage in range(messages):
-        coasts, _ = sessions(spec_of(pattern, 1200, 3))
+        coasts, _ = sessions(spec_of(pattern, 1200, 3, array_bytes))
         assert carry(coasts, 0, Random(damage), damage) == messages
         assert not all(coast.verify() for coast in coasts.values())
 
