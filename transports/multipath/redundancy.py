@@ -1,6 +1,5 @@
 """How much redundancy it takes that a whole step needs no second trip, and which code gives it most cheaply."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
