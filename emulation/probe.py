@@ -44,6 +44,7 @@ _LOSS_PACKETS_PER_S = 8000  # all directions together
 _LOSSES_WANTED = 20.0  # if they can be had in the time
 _LOSS_PACKETS = 200  # at least
 _ATTEMPTS = 3
+_REFINEMENTS = 10
 _SETTLING_S = 0.05
 
 
@@ -229,6 +230,7 @@ def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tu
     """Return at what rate a train of full packets arrived, and at what rate it was sent, in bits on the wire."""
     wire_bits = wire_rate_factor(topology, line.path, line.mtu_bytes) * line.mtu_bytes
     link_bps = topology.path_rate_bps(line.path)
+    queue_bits = 8 * min(topology.path_links(line.path), key=lambda link: link.rate_bps).queue_limit_bytes
     fewest, most = _TRAIN_PACKETS
     measured: list[tuple[float, float]] = []
     for _ in range(_ATTEMPTS):
@@ -237,17 +239,45 @@ def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tu
             line=line, packet_bytes=line.mtu_bytes, count=count, interval_s=wire_bits / (link_bps * _EXCESS)
         )
         _fly([flight])
-        arrivals = sorted(flight.arrived_s.values())
-        rate_bps = _rate(len(arrivals), arrivals, wire_bits)
-        measured.append((rate_bps, _rate(count, flight.sent_s, wire_bits)))
+        measured.append((_arrival_rate(flight, wire_bits, queue_bits), _rate(count, flight.sent_s, wire_bits)))
         if not judge_rate(line.expected, *measured[-1], tolerances):
             break
     return min(measured, key=lambda each: abs(each[0] - line.expected.rate_bps))
 
 
-def _rate(count: int, times_s: Sequence[float], bits: float) -> float:
+def _rate(count: int, times_s: Sequence[float], bits: float, *, idle_s: float = 0.0) -> float:
     """Return the rate between the first and the last of some packets, which come `count - 1` packets apart."""
-    return (count - 1) * bits / (times_s[-1] - times_s[0]) if count > 1 else 0.0
+    return (count - 1) * bits / (times_s[-1] - times_s[0] - idle_s) if count > 1 else 0.0
+
+
+def _arrival_rate(flight: _Flight, wire_bits: float, queue_bits: float) -> float:
+    """Return the rate at which a flight arrived while there was something to send.
+
+    A busy machine may hold the sender up for longer than a queue lasts, which is not the link's fault. How long the
+    queue lasted depends on the rate again: begin with no idle time, which is too slow if anything, and go up.
+    """
+    arrivals = sorted(flight.arrived_s.values())
+    rate_bps = _rate(len(arrivals), arrivals, wire_bits)
+    for _ in range(_REFINEMENTS if rate_bps else 0):
+        idle_s = _idle_s(flight, wire_bits / rate_bps, queue_bits / rate_bps)
+        rate_bps = _rate(len(arrivals), arrivals, wire_bits, idle_s=idle_s)
+    return rate_bps
+
+
+def _idle_s(flight: _Flight, transmission_s: float, queue_s: float) -> float:
+    """Return for how long a link that takes `transmission_s` for a packet had none, because the sender was held up.
+
+    queue_s: the longest that a packet can have waited. Told from when the packets that arrived had been sent; pauses of
+    less than two intervals do not count.
+    """
+    idle_s = free_s = 0.0
+    arrived = sorted(flight.arrived_s)
+    for number in arrived:
+        sent_s = flight.sent_s[number]
+        if number != arrived[0] and sent_s - flight.sent_s[number - 1] > 2 * flight.interval_s:
+            idle_s += max(0.0, sent_s - free_s)
+        free_s = min(max(free_s, sent_s), sent_s + queue_s) + transmission_s
+    return idle_s
 
 
 def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import pytest
 from emulation import netem
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.namespaces import TwoCoasts
-from emulation.probe import ProbeResult, probe
+from emulation.probe import ProbeResult, _arrival_rate, _Flight, _idle_s, probe
 from emulation.relay_process import Relays
 from emulation.wiring import MIDDLE
 from wan.loss import Bernoulli, GilbertElliott
@@ -113,3 +113,36 @@ def test_netem_impairs_as_specified_or_says_that_the_kernel_has_none() -> None:
             assert re.fullmatch(r"tc qdisc add dev \S+ root handle 1: netem .*: Error: .*unknown.*", str(error))  # noqa: PT017
         else:
             probe(coasts).require()
+
+
+@pytest.mark.parametrize(
+    ("sent_s", "missing", "idle_s"),
+    [
+        ([0.0, 0.5, 1.0, 1.5, 10.0, 10.5], (), 6.0),  # four packets of a second each keep the link busy until 4
+        ([0.0, 0.5, 1.0, 1.5, 10.0, 10.5], (2,), 7.0),  # three of them
+        ([0.0, 0.1, 0.2, 0.3, 10.0, 10.5], (), 6.7),  # no room for more than three packets
+        ([0.0, 0.5, 1.0, 1.5, 3.5, 4.0], (), 0.0),  # held up, but the queue outlasts it
+        ([0.0, 0.8, 1.7, 2.9], (), 0.0),  # no slower than the pace's own grain
+    ],
+)
+def test_what_a_held_up_sender_left_unused_is_not_the_links_fault(
+    sent_s: list[float], missing: tuple[int, ...], idle_s: float
+) -> None:
+    flight = _Flight(line=None, packet_bytes=0, count=len(sent_s), interval_s=0.6)  # type: ignore[arg-type]
+    flight.sent_s = sent_s
+    flight.arrived_s = {number: 0.0 for number in range(len(sent_s)) if number not in missing}
+    assert _idle_s(flight, 1.0, 2.0) == pytest.approx(idle_s)
+
+
+@pytest.mark.parametrize("rate_bps", [20.0, 25.0, 40.0, 60.0])
+def test_the_rate_of_a_train_with_gaps_is_the_links(rate_bps: float) -> None:
+    """Packets of 1 bit at 64 bit/s into a queue of 4, held up for a second after every hundredth."""
+    flight = _Flight(line=None, packet_bytes=0, count=1000, interval_s=1 / 64)  # type: ignore[arg-type]
+    free_s = 0.0
+    for number in range(flight.count):
+        sent_s = number / 64 + number // 100
+        flight.sent_s.append(sent_s)
+        if free_s <= sent_s + 4 / rate_bps:
+            free_s = max(free_s, sent_s) + 1 / rate_bps
+            flight.arrived_s[number] = free_s
+    assert _arrival_rate(flight, 1.0, 4.0) == pytest.approx(rate_bps, rel=0.01)
