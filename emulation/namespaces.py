@@ -25,6 +25,7 @@ from wan.topology import Topology
 
 _HERE = Path(__file__).parent
 _LARGEST_ANSWER = 1 << 20
+_GONE = "the holder of the network namespaces is gone"
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21  # capabilities(7)
 _SEARCH = os.defpath + ":/usr/local/sbin:/usr/sbin:/sbin"
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool", "iperf3": "iperf3", "mn": "mininet"}  # Debian
@@ -144,7 +145,10 @@ class Namespaces:
         """
         arguments = [int(family), int(kind), 0]
         self._send({"request": "socket", "network": name, "arguments": arguments, "buffer_bytes": buffer_bytes})
-        answer, descriptors, _, _ = socket.recv_fds(self._channel, _LARGEST_ANSWER, 1)
+        try:
+            answer, descriptors, _, _ = socket.recv_fds(self._channel, _LARGEST_ANSWER, 1)
+        except OSError as error:
+            raise RunFailedError(f"{_GONE}: {error.strerror}") from error
         self._check(answer)
         return socket.socket(fileno=descriptors[0])
 
@@ -158,10 +162,14 @@ class Namespaces:
         try:
             self._channel.send(json.dumps(request).encode())
         except OSError as error:
-            raise RunFailedError(f"the holder of the network namespaces is gone: {error.strerror}") from error
+            raise RunFailedError(f"{_GONE}: {error.strerror}") from error
 
     def _receive(self) -> dict[str, Any]:
-        return self._check(self._channel.recv(_LARGEST_ANSWER))
+        try:
+            answer = self._channel.recv(_LARGEST_ANSWER)
+        except OSError as error:  # it died with a request of ours unread
+            raise RunFailedError(f"{_GONE}: {error.strerror}") from error
+        return self._check(answer)
 
     def _check(self, answer: bytes) -> dict[str, Any]:
         if not answer:

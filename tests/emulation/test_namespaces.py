@@ -255,7 +255,6 @@ def start(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
             [sys.executable, "-c", RUN, str(rootless)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             text=True,
             env={**os.environ, name: value, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         )
