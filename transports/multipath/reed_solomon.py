@@ -40,8 +40,9 @@ def _logarithms() -> tuple[NDArray[np.int64], Bytes]:
 
 
 LOG, POWER = _logarithms()
-PRODUCT: Bytes = POWER[(LOG[:, None] + LOG[None, :]) % 255]
-PRODUCT[0, :] = PRODUCT[:, 0] = 0
+_PRODUCT: Bytes = POWER[(LOG[:, None] + LOG[None, :]) % 255]
+_PRODUCT[0, :] = _PRODUCT[:, 0] = 0
+TIMES = [row.tobytes() for row in _PRODUCT]  # for bytes.translate: five times as fast as an index array
 
 
 @lru_cache(maxsize=256)
@@ -115,12 +116,13 @@ class ReedSolomon(ErasureCode):
         used = sorted(repairs)[: len(absent)]
         known = _repairs(block, symbol_bytes, used[-1] + 1)
         syndromes = [
-            np.frombuffer(repairs[at], dtype=np.uint8) ^ np.frombuffer(known[at], dtype=np.uint8) for at in used
+            (np.frombuffer(repairs[at], dtype=np.uint8) ^ np.frombuffer(known[at], dtype=np.uint8)).tobytes()
+            for at in used
         ]
         inverse = _cauchy_inverse(k + np.array(used), np.array(absent))
         for row, at in zip(inverse, absent, strict=True):
             for factor, syndrome in zip(row, syndromes, strict=True):
-                rows[at] ^= PRODUCT[factor][syndrome]
+                rows[at] ^= np.frombuffer(syndrome.translate(TIMES[factor]), dtype=np.uint8)
         return True
 
 
