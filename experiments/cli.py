@@ -20,9 +20,11 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from emulation.base import RunFailedError, UnsupportedError
 from emulation.registry import BackendRegistry, UnknownBackendError
 from experiments.bundled import bundled_data, bundled_names
 from experiments.compare import Comparison, compare, to_document, to_table
+from experiments.console import OutputError, say
 from experiments.overrides import Override, option, parse_override
 from experiments.progress import reporter
 from experiments.reading import ScenarioError, parse_toml
@@ -35,10 +37,6 @@ from wan.units import format_rate, format_size, format_time
 
 DONE, FAILED, BAD_INPUT, UNSUPPORTED, INTERRUPTED = 0, 1, 2, 3, 130
 MAX_SEEDS = 100_000
-
-
-class OutputError(Exception):
-    """Stdout cannot be written; the message is one sentence."""
 
 
 class TerminatedError(BaseException):
@@ -83,6 +81,12 @@ def guarded(command: Callable[[], int]) -> int:
     except (ScenarioError, StoreError) as error:
         print(f"bicoastal: {error}", file=sys.stderr)
         return BAD_INPUT
+    except UnsupportedError as error:
+        print(f"bicoastal: {error}", file=sys.stderr)
+        return UNSUPPORTED
+    except RunFailedError as error:
+        print(f"bicoastal: {error}", file=sys.stderr)
+        return FAILED
     except OutputError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # see below
         print(f"bicoastal: {error}", file=sys.stderr)
@@ -98,16 +102,6 @@ def guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return code
-
-
-def _say(line: str) -> None:
-    """Print a line on stdout. Raises OutputError where that cannot be written, BrokenPipeError when nobody reads."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"standard output cannot be written ({error.strerror})") from error
 
 
 def _prepare_process() -> None:
@@ -198,13 +192,13 @@ def _compare(arguments: argparse.Namespace) -> int:
         comparison = compare(store, [task.key for task in tasks])
         files = [str(store.path), *_draw(store, comparison, world.transports, directory)]
     if arguments.json:
-        _say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
+        say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
     else:
         console = Console(highlight=False)
         notes = [_paths_note(scenario), f"written: {', '.join(files)}"]
         with console.capture() as captured:
             console.print(to_table(comparison, width=console.width, notes=notes))
-        _say(captured.get().removesuffix("\n"))
+        say(captured.get().removesuffix("\n"))
     return _exit_code(comparison)
 
 
@@ -261,7 +255,7 @@ def _list(arguments: argparse.Namespace) -> int:
     rows = _LISTS[arguments.what]()
     width = max((len(name) for name, _ in rows), default=0)
     for name, description in rows:
-        _say(f"{name:{width}}  {description}".rstrip())
+        say(f"{name:{width}}  {description}".rstrip())
     return DONE
 
 
@@ -337,7 +331,7 @@ def _export(arguments: argparse.Namespace) -> int:
                 raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
             finally:
                 unfinished.unlink(missing_ok=True)
-            _say(str(path))
+            say(str(path))
     return DONE
 
 

@@ -1,0 +1,15 @@
+"""Where commands print what they were asked for."""
+
+
+class OutputError(Exception):
+    """Stdout cannot be written; the message is one sentence."""
+
+
+def say(line: str) -> None:
+    """Print a line on stdout. Raises OutputError where that cannot be written, BrokenPipeError when nobody reads."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output cannot be written ({error.strerror})") from error
