@@ -23,11 +23,36 @@ Transmit = Callable[[Datagram, float], None]
 Action = Callable[[Any, float], None]
 Lane = deque["Entry"]
 Entry = tuple[float, int, int, Action, Any, Lane | None]
-SPIN_LIMIT = 10_000
+SPIN_LIMIT = 10_000  # timers at one instant
+EVENT_LIMIT = 100_000  # events at one instant
+# Timers so close to one another that nobody would live to see the end of the run: (how many, within seconds). One for
+# each full packet of a terabit per second is still within the first; the second is for those between which the machine
+# neither heard nor said anything.
+TIMER_LIMIT = 100_000, 1e-3
+IDLE_TIMER_LIMIT = 10_000, 0.1
 
 
 class SpinningError(Exception):
-    """A machine asked for its timer again and again at one instant; the message names it."""
+    """A machine wants to be asked again and again while hardly any time passes; the message names it."""
+
+
+class _Allowance:
+    """Counts what happens, and says when it happens too often: more than `most` times within `within_s`."""
+
+    __slots__ = ("_count", "_most", "_since_s", "_within_s")
+
+    def __init__(self, most: int, within_s: float) -> None:
+        self._most = most
+        self._within_s = within_s
+        self._since_s = float("-inf")
+        self._count = 0
+
+    def exceeded(self, now: float) -> bool:
+        """Count one more."""
+        if now - self._since_s > self._within_s:
+            self._since_s, self._count = now, 0
+        self._count += 1
+        return self._count > self._most
 
 
 class Port:
@@ -40,8 +65,11 @@ class Port:
         "_armed_at",
         "_departing",
         "_driver",
-        "_fires",
-        "_fires_at",
+        "_events",
+        "_heard",
+        "_idle_timers",
+        "_instant_timers",
+        "_timers",
         "machine",
         "name",
         "on_event",
@@ -60,29 +88,42 @@ class Port:
         self.wire_bytes = 0
         self._departing: defaultdict[int, Lane] = defaultdict(deque)  # per path: depart_at never decreases along one
         self._armed_at = float("inf")
-        self._fires = 0
-        self._fires_at = -1.0
+        self._heard = False  # anything since the last timer
+        self._events = _Allowance(EVENT_LIMIT, 0.0)
+        self._instant_timers = _Allowance(SPIN_LIMIT, 0.0)
+        self._timers = _Allowance(*TIMER_LIMIT)
+        self._idle_timers = _Allowance(*IDLE_TIMER_LIMIT)
 
     def receive(self, datagram: Datagram, now: float) -> None:
         """Hand an arriving datagram to the machine, and do what follows from it."""
+        self._heard = True
         self.machine.receive_datagram(datagram, now)
         self.pump(now)
 
-    def pump(self, now: float) -> None:
-        """Ask the machine what it wants: datagrams out, events up, the timer set."""
+    def pump(self, now: float) -> bool:
+        """Ask the machine what it wants: datagrams out, events up, the timer set. Return whether it said anything.
+
+        Raises SpinningError when its events do not end.
+        """
         machine = self.machine
-        for datagram in machine.datagrams_to_send(now):
+        datagrams = machine.datagrams_to_send(now)
+        spoke = bool(datagrams)
+        for datagram in datagrams:
             if datagram.depart_at > now:
                 lane = self._departing[datagram.path_id]
                 self._driver.at_in(lane, datagram.depart_at, DEPARTURE, self._release, datagram)
             else:
                 self.routes[datagram.path_id](datagram, now)
         while (event := machine.next_event()) is not None:
+            spoke = True
+            if self._events.exceeded(now):
+                raise SpinningError(f"{self.name} had {EVENT_LIMIT} events without letting time pass, at {now:.9f} s")
             self.on_event(self, event, now)
         timer = machine.get_timer()
         if timer is not None and timer < self._armed_at:
             self._armed_at = timer
             self._driver.at(timer, TIMER, self._fire, timer)
+        return spoke
 
     def _release(self, datagram: Datagram, now: float) -> None:
         self.routes[datagram.path_id](datagram, now)
@@ -94,17 +135,26 @@ class Port:
         timer = self.machine.get_timer()
         if timer is None:
             return
+        spoke = False
         if timer > now:  # it was put off after it had been armed; most are
             self._armed_at = timer
             self._driver.at(timer, TIMER, self._fire, timer)
-            return
-        if now > self._fires_at:
-            self._fires_at, self._fires = now, 0
-        self._fires += 1
-        if self._fires > SPIN_LIMIT:
-            raise SpinningError(f"{self.name} set its timer {SPIN_LIMIT} times without letting time pass, at {now} s")
-        self.machine.handle_timer(now)
-        self.pump(now)
+        else:
+            self.machine.handle_timer(now)
+            spoke = self.pump(now)
+        if self._instant_timers.exceeded(now):
+            raise SpinningError(
+                f"{self.name} set its timer {SPIN_LIMIT} times without letting time pass, at {now:.9f} s"
+            )
+        if self._timers.exceeded(now):
+            most, within_s = TIMER_LIMIT
+            raise SpinningError(f"{self.name} set its timer {most} times within {within_s:g} s, at {now:.9f} s")
+        if not spoke and not self._heard and self._idle_timers.exceeded(now):
+            most, within_s = IDLE_TIMER_LIMIT
+            raise SpinningError(
+                f"{self.name} set its timer {most} times for nothing within {within_s:g} s, at {now:.9f} s"
+            )
+        self._heard = False
 
 
 class Driver:
@@ -145,6 +195,7 @@ class Driver:
         Raises SpinningError, and whatever an action raises.
         """
         heap, clock = self._heap, self.clock
+        passes_by_itself = clock.passes_by_itself
         now = clock.now()
         while heap and not self._stopped:
             at_s = heap[0][0]
@@ -152,6 +203,8 @@ class Driver:
                 if not clock.wait_until(at_s):
                     continue
                 now = clock.now()
+            elif passes_by_itself:
+                now = clock.now()  # what was served while waiting has seen later times than the last event
             _, _, _, action, argument, lane = heap[0]
             if lane is None:
                 heappop(heap)

@@ -119,6 +119,89 @@ def test_a_machine_that_never_lets_time_pass_is_named_instead_of_spinning_for_ev
         driver.run()
 
 
+class Creeping(Scripted):
+    """A machine whose timer is always `step_s` later; it says something at every `says_every`-th, or never at 0."""
+
+    def __init__(self, step_s: float, says_every: int = 0, *, when_asked: bool = False) -> None:
+        super().__init__()
+        self.timer = 0.0
+        self.step_s = step_s
+        self.says_every = says_every
+        self.when_asked = when_asked
+        self.handled = 0
+
+    def get_timer(self) -> float | None:
+        if self.when_asked:
+            self.timer += self.step_s
+        return self.timer
+
+    def handle_timer(self, now: float) -> None:
+        self.handled += 1
+        self.timer = now + self.step_s
+        if self.says_every and self.handled % self.says_every == 0:
+            self.events.append(Notice(kind="still here"))
+
+
+def creep(machine: Creeping, until_s: float, *, hears_every_s: float = 0.0) -> None:
+    driver = Driver(VirtualClock())
+    port = Port(driver, "creeper", machine, lambda port, event, now: None)
+    driver.at(0.0, APPLICATION, lambda _, now: port.pump(now), None)
+    driver.at(until_s, APPLICATION, lambda _, now: driver.stop(), None)
+    if hears_every_s:
+        for number in range(round(until_s / hears_every_s)):
+            driver.at(number * hears_every_s, ARRIVAL, port.receive, Datagram(0, b"", 28, 0.0))
+    driver.run()
+
+
+@pytest.mark.parametrize("says_every", [0, 1, 2])
+@pytest.mark.parametrize("when_asked", [False, True])
+def test_a_timer_that_creeps_by_nanoseconds_is_named_instead_of_running_for_ever(
+    says_every: int, when_asked: bool
+) -> None:
+    with pytest.raises(
+        SpinningError, match=r"^creeper set its timer \d+ times( for nothing)? within 0\.\d+ s, at 0\.000"
+    ):
+        creep(Creeping(1e-9, says_every, when_asked=when_asked), 300.0)
+
+
+def test_timers_for_nothing_are_stopped_long_before_those_that_do_something() -> None:
+    with pytest.raises(SpinningError, match=r"^creeper set its timer 10000 times for nothing within 0\.1 s"):
+        creep(Creeping(1e-6), 300.0)
+    busy = Creeping(1e-6, says_every=1)
+    creep(busy, 0.05)
+    assert busy.handled == pytest.approx(50_000, rel=0.01)
+
+
+def test_a_machine_that_hears_something_between_its_timers_may_have_as_many() -> None:
+    listening = Creeping(1e-6)
+    creep(listening, 0.05, hears_every_s=1e-6)
+    assert listening.handled == pytest.approx(50_000, rel=0.01)
+
+
+def test_a_timer_every_hundred_microseconds_is_nobody_s_business() -> None:
+    patient = Creeping(1e-4)
+    creep(patient, 10.0)
+    assert patient.handled == pytest.approx(100_000, rel=0.01)
+
+
+def test_events_that_never_end_are_stopped_and_their_machine_named() -> None:
+    driver, machine, port, heard = make()
+    machine.next_event = lambda: Notice(kind="again")
+    driver.at(1.0, APPLICATION, lambda _, now: port.pump(now), None)
+    with pytest.raises(SpinningError, match=r"^machine had 100000 events without letting time pass, at 1\.0+ s$"):
+        driver.run()
+    assert len(heard) == 100_000
+
+
+def test_many_events_spread_over_time_are_welcome() -> None:
+    driver, machine, port, heard = make()
+    for number in range(3):
+        driver.at(float(number), APPLICATION, lambda _, now: machine.events.extend([Notice(kind="x")] * 50_000), None)
+        driver.at(float(number), SAMPLING, lambda _, now: port.pump(now), None)
+    driver.run()
+    assert len(heard) == 150_000
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.sampled_from([ARRIVAL, DEPARTURE, TIMER])), max_size=60)
 )

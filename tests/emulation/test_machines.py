@@ -124,6 +124,24 @@ class Spinning(ArqEndpoint):
             super().handle_timer(now)
 
 
+class Creeping(ArqEndpoint):
+    creeping_s = 0.5
+
+    def get_timer(self) -> float | None:
+        return self.creeping_s if self.connected else super().get_timer()
+
+    def handle_timer(self, now: float) -> None:
+        if self.connected:
+            self.creeping_s = now + 1e-9
+        else:
+            super().handle_timer(now)
+
+
+class NeverDone(ArqEndpoint):
+    def next_event(self) -> Event | None:
+        return super().next_event() or (Notice(kind="and another thing") if self.connected else None)
+
+
 class GivesUp(ArqEndpoint):
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         self.events.append(Failed(reason="it is too far"))
@@ -163,7 +181,9 @@ class Repeats(ArqEndpoint):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (Spinning, "job/west>east/plane0:server set its timer 10000 times without letting time pass, at 0.5 s"),
+        (Spinning, "job/west>east/plane0:server set its timer 10000 times without letting time pass, at 0.500000000 s"),
+        (Creeping, "job/west>east/plane0:server set its timer 10000 times for nothing within 0.1 s, at 0.500010001 s"),
+        (NeverDone, "job/west>east/plane0:server had 100000 events without letting time pass, at 0.010007600 s"),
         (GivesUp, "job/west>east/plane0:client: it is too far"),
         (TellsItsOwnSide, "job/west>east/plane0:client delivered message 0 to its own sender"),
         (Renames, "job/west>east/plane0 delivered message 1, which nobody has sent"),
