@@ -17,17 +17,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from transports.events import Buffer, Event
+from wan.randomness import Rng as Rng  # what machines are given, under the name by which they know it
 from wan.topology import Topology
-
-
-class Rng(Protocol):
-    """The randomness a machine is given: a seeded `random.Random` serves."""
-
-    def random(self) -> float:
-        """Return a float, uniform in [0, 1)."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return an integer of `k` random bits."""
 
 
 class Encodable(Protocol):
