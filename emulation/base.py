@@ -88,6 +88,7 @@ class RunSpec:
     seed: every random stream is keyed by (seed, name of what draws). time_limit_s: how long one iteration (or the
     handshakes) may take before the run fails. sample_interval_s: spacing of the time series, None for none.
     eager_encoding: turn every payload into octets and parse it back, even where the world does not need it.
+    scale: what rates and payloads have been divided by already, for the record.
     Raises ValueError naming the field.
     """
 
@@ -99,12 +100,14 @@ class RunSpec:
     time_limit_s: float = 300.0
     sample_interval_s: float | None = None
     eager_encoding: bool = False
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the numbers, and names against the topology."""
         if not self.jobs:
             raise ValueError("jobs: a run needs at least one job")
         check_positive("time_limit_s", self.time_limit_s)
+        check_positive("scale", self.scale)
         if self.sample_interval_s is not None:
             check_positive("sample_interval_s", self.sample_interval_s)
         names: set[str] = set()
@@ -161,6 +164,13 @@ class Backend(ABC):
     @abstractmethod
     def capabilities(self) -> Capabilities:
         """Return what this world can do on this machine."""
+
+    def least_scale(self, spec: RunSpec) -> float:
+        """Return by how much rates and payloads have to be divided for this world to carry `spec`, 1 for not at all.
+
+        Raises as `run` does for names and parameters, and UnsupportedError when no scale would do.
+        """
+        return 1.0
 
     @abstractmethod
     def run(self, spec: RunSpec) -> RunRecord:

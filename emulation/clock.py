@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 
 
 class Clock(ABC):
-    """Seconds since the run began, and a way to wait."""
+    """Seconds since the run began, and a way to wait. passes_by_itself: time passes while nobody waits."""
+
+    passes_by_itself = False
 
     @abstractmethod
     def start(self) -> None:

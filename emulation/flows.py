@@ -90,10 +90,14 @@ def stripe(total_bytes: int, weights: Sequence[float]) -> tuple[tuple[int, int],
     return tuple(pairwise(edges))
 
 
-def path_views(topology: Topology, paths: Sequence[str]) -> tuple[PathView, ...]:
-    """Return what an endpoint is told of its paths, numbered from 0 in the given order."""
+def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes: int = 0) -> tuple[PathView, ...]:
+    """Return what an endpoint is told of its paths, numbered from 0 in the given order.
+
+    encapsulation_bytes: what the world itself adds to each packet, taken off the MTU.
+    """
     return tuple(
-        PathView(path_id=index, name=name, mtu_bytes=topology.path_mtu_bytes(name)) for index, name in enumerate(paths)
+        PathView(path_id=index, name=name, mtu_bytes=topology.path_mtu_bytes(name) - encapsulation_bytes)
+        for index, name in enumerate(paths)
     )
 
 

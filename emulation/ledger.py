@@ -5,7 +5,7 @@ together here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emulation.base import JobSpec
 from emulation.flows import Flow, message_bound_s
@@ -38,6 +38,10 @@ class Tally:
             spurious=counters.spurious,
             rejected=counters.rejected,
         )
+
+    def plus_rejected(self, count: int) -> "Tally":
+        """Return the tally with `count` more rejected datagrams."""
+        return replace(self, rejected=self.rejected + count)
 
     def since(self, before: "Tally") -> "Tally":
         """Return what has been added since `before`."""

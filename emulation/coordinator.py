@@ -1,0 +1,326 @@
+"""Conducts a run in real time: a process on each coast, told when to do what, and their halves put together."""
+
+import os
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from emulation.base import RunFailedError, RunSpec, UnsupportedError
+from emulation.channel import Channel, ChannelClosedError
+from emulation.conduct import BackgroundConduct, JobConduct
+from emulation.coordination import (
+    NEWS,
+    ORDERS,
+    BackgroundArrived,
+    Broken,
+    Closed,
+    CoastPlan,
+    Complete,
+    Connect,
+    Connected,
+    Finish,
+    Finished,
+    News,
+    Order,
+    PathEnd,
+    Prepared,
+    Ready,
+    Refused,
+    Verified,
+)
+from emulation.ends import FIRST_PORT
+from emulation.flows import Flow
+from emulation.ledger import summarise
+from emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord, NoticeRecord
+from emulation.wire_format import WireFormatError
+
+TOKEN_BYTES = 8
+_PATIENCE_S = 60.0  # for a process that has to answer at once
+_LEAD_S = 0.05  # from the order to connect until zero
+
+
+class Ground(Protocol):
+    """Where the coasts are: namespaces, or the hosts of Mininet."""
+
+    def enter(self, site: str, argv: Sequence[str]) -> list[str]:
+        """Return the command that runs `argv` on a coast."""
+
+    def path_ends(self, site: str) -> Sequence[PathEnd]:
+        """Return where the paths end at a coast."""
+
+    def record(self, pid: int) -> None:
+        """Write down a process of this run."""
+
+
+class CoastHandle:
+    """A coast's process. A context manager. Raises RunFailedError when it dies."""
+
+    def __init__(self, ground: Ground, site: str) -> None:
+        self.site = site
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                ground.enter(site, [sys.executable, "-m", "emulation.endpoint", str(theirs.fileno())]),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+        self.channel: Channel[Order, News] = Channel(ours, sends=ORDERS, receives=NEWS)
+        try:
+            ground.record(self._process.pid)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process that was started for it."""
+        return self._process.pid
+
+    def tell(self, order: Order) -> None:
+        """Give it an order."""
+        try:
+            self.channel.send(order)
+        except ChannelClosedError as error:
+            raise RunFailedError(f"the process of {self.site} is gone: {error}") from error
+
+    def hear(self, time_limit_s: float = _PATIENCE_S) -> News:
+        """Return what it tells next."""
+        try:
+            return self.channel.receive(time_limit_s)
+        except TimeoutError:
+            raise RunFailedError(f"the process of {self.site} did not answer within {time_limit_s:g} s") from None
+        except (ChannelClosedError, WireFormatError) as error:
+            raise RunFailedError(f"the process of {self.site} has died: {error}") from error
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self.channel.close()
+        self._process.terminate()
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conducted:
+    """What came of a run. failure: why it ended early, "" when it did not. doubts: what makes its figures doubtful."""
+
+    failure: str
+    doubts: tuple[str, ...]
+    iterations: tuple[IterationRecord, ...]
+    flows: tuple[FlowRecord, ...]
+    summaries: tuple[FlowSummary, ...]
+    samples: tuple[FlowSample, ...]
+    notices: tuple[NoticeRecord, ...]
+
+
+class Coordinator:
+    """The coasts' processes of one run, from their start to their end. A context manager.
+
+    on_begin(iteration, begins_s) is told of the first job's iterations as soon as they are known. Raises
+    UnsupportedError when a coast cannot carry out its plan, RunFailedError when a process dies.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        flows: Sequence[Flow],
+        ground: Ground,
+        *,
+        processors: Sequence[int] = (),
+        marks_bursts: bool = False,
+        on_begin: Callable[[int, float], None],
+    ) -> None:
+        self._spec = spec
+        self._flows = flows
+        self._epoch_s = 0.0
+        self._failure = ""
+        self._handshakes: dict[str, float] = {}
+        self._connected_by_s = 0.0
+        sites = dict.fromkeys(site for flow in flows for site in (flow.source, flow.destination))
+        self._coasts: dict[str, CoastHandle] = {}
+        token = secrets.token_hex(TOKEN_BYTES)
+        try:
+            for site in sites:
+                self._coasts[site] = CoastHandle(ground, site)
+            for site, coast in self._coasts.items():
+                coast.tell(
+                    CoastPlan(
+                        spec=spec,
+                        site=site,
+                        ends=tuple(ground.path_ends(site)),
+                        token=token,
+                        first_port=FIRST_PORT,
+                        marks_bursts=marks_bursts,
+                        processors=tuple(processors),
+                    )
+                )
+            for coast in self._coasts.values():
+                match coast.hear():
+                    case Ready():
+                        pass
+                    case Refused(reason=reason):
+                        raise UnsupportedError(reason)
+                    case other:
+                        raise RunFailedError(f"the process of {coast.site} is not ready: {other}")
+        except BaseException:
+            self.close()
+            raise
+        self._jobs = [
+            JobConduct(
+                job,
+                spec.topology,
+                [flow for flow in flows if flow.owner == job.name],
+                time_limit_s=spec.time_limit_s,
+                tell=self._tell,
+                on_begin=on_begin if job is spec.jobs[0] else _ignore,
+            )
+            for job in spec.jobs
+        ]
+        self._background = [
+            BackgroundConduct(part, [flow for flow in flows if flow.owner == part.name], tell=self._tell)
+            for part in spec.background
+        ]
+
+        self._conducts: tuple[JobConduct | BackgroundConduct, ...] = (*self._jobs, *self._background)
+
+    def _tell(self, site: str, order: Order) -> None:
+        self._coasts[site].tell(order)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that were started."""
+        return tuple(coast.pid for coast in self._coasts.values())
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    def run(self, epoch_s: float) -> Conducted:
+        """Connect at `epoch_s` (CLOCK_MONOTONIC), run every job to its end, and put the halves together."""
+        self._epoch_s = epoch_s
+        for coast in self._coasts.values():
+            coast.tell(Connect(epoch_s=epoch_s))
+        readable = select.poll()
+        by_descriptor = {coast.channel.fileno(): coast for coast in self._coasts.values()}
+        for descriptor in by_descriptor:
+            readable.register(descriptor, select.POLLIN)
+        while not self._failure and not all(job.done for job in self._jobs):
+            now = self._now()
+            for conduct in self._conducts:
+                if conduct.due_s <= now:
+                    conduct.on_time(now)
+            if not self._all_connected and now > self._spec.time_limit_s:
+                missing = next(flow.name for flow in self._flows if flow.name not in self._handshakes)
+                self._fail(f"{missing} did not connect within {self._spec.time_limit_s:g} s")
+                break
+            self._failure = self._failure or next((job.failure for job in self._jobs if job.failure), "")
+            if self._failure:
+                break
+            for descriptor, _ in readable.poll(1e3 * self._until_due(now)):
+                coast = by_descriptor[descriptor]
+                self._take(coast.site, coast.hear())
+        return self._conclude()
+
+    def _now(self) -> float:
+        return time.monotonic() - self._epoch_s
+
+    def _until_due(self, now: float) -> float:
+        due_s = min(conduct.due_s for conduct in self._conducts)
+        if not self._all_connected:
+            due_s = min(due_s, self._spec.time_limit_s + 1e-3)
+        return min(max(due_s - now, 0.0), 1.0)
+
+    @property
+    def _all_connected(self) -> bool:
+        return len(self._handshakes) == len(self._flows)
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
+
+    def _take(self, site: str, news: News) -> None:
+        match news:
+            case Connected(flow=flow, at_s=at_s):
+                self._handshakes.setdefault(flow, at_s)
+                if self._all_connected:
+                    for conduct in self._conducts:
+                        conduct.start(self._now())
+            case Prepared() | Complete() | Verified() | Closed():
+                self._job(news.job).take(site, news, self._now())
+            case BackgroundArrived(name=name):
+                next(part for part in self._background if part.spec.name == name).take(news)
+            case Broken(reason=reason, transport=True):
+                self._fail(reason)
+            case Broken(reason=reason):
+                raise RunFailedError(f"the process of {site} broke: {reason}")
+            case _:
+                raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
+
+    def _job(self, name: str) -> JobConduct:
+        return next(job for job in self._jobs if job.spec.name == name)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _conclude(self) -> Conducted:
+        """Close what is open, collect the rest."""
+        for job in self._jobs:
+            for site in job.sites_to_close:
+                self._coasts[site].tell(job.close_order)
+        finished: dict[str, Finished] = {}
+        for coast in self._coasts.values():
+            coast.tell(Finish())
+            while coast.site not in finished:
+                match coast.hear():
+                    case Closed() as news:
+                        self._job(news.job).take(coast.site, news, self._now())
+                    case Finished() as news:
+                        finished[coast.site] = news
+                    case Broken(reason=reason, transport=False):
+                        raise RunFailedError(f"the process of {coast.site} broke: {reason}")
+                    case _:
+                        pass  # it was under way when the run ended
+        for job in self._jobs:
+            job.conclude(self._failure)
+        return Conducted(
+            failure=self._failure,
+            doubts=tuple(
+                f"the process of {site} was {each.lateness.p99_s * 1e3:.2f} ms late at the 99th percentile"
+                for site, each in finished.items()
+                if each.lateness.p99_s > 1e-3
+            ),
+            iterations=tuple(record for job in self._jobs for record in job.iterations),
+            flows=tuple(record for job in self._jobs for record in job.flows),
+            summaries=tuple(summarise(flow, self._handshakes.get(flow.name)) for flow in self._flows),
+            samples=tuple(
+                sorted((sample for each in finished.values() for sample in each.samples), key=lambda one: one.at_s)
+            ),
+            notices=tuple(
+                sorted((notice for each in finished.values() for notice in each.notices), key=lambda one: one.at_s)
+            ),
+        )
+
+    def close(self) -> None:
+        """End every process."""
+        for coast in self._coasts.values():
+            coast.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _ignore(iteration: int, begins_s: float) -> None:
+    """Iterations of other jobs than the first anchor no events."""

@@ -1,0 +1,82 @@
+"""One end of a flow in real time, whatever carries it: our transports over UDP, or a program of its own.
+
+A coast's process makes its ends, opens them, offers messages to them, and hears of what arrives.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from emulation.coordination import PathEnd
+from emulation.driver import Driver
+from emulation.flows import Flow
+from emulation.ledger import Tally
+from emulation.realtime import RealClock
+from transports.base import Sample
+from transports.events import Buffer
+from wan.topology import Topology
+
+
+class Listener(Protocol):
+    """Who hears of what happens at an end."""
+
+    def connected(self, flow: str, now: float) -> None:
+        """The sending end is connected."""
+
+    def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
+        """A whole message has arrived at the receiving end."""
+
+    def failed(self, reason: str) -> None:
+        """The end has given up, in one sentence that names it."""
+
+    def noticed(self, source: str, kind: str, detail: str, now: float) -> None:
+        """Something happened that the records are to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndContext:
+    """What an end is made from.
+
+    role: "client", which sends, or "server". ends: of the flow's paths, in their order. port: at both ends, which other
+    flows may use on other addresses. token: eight octets that strangers do not know. seed: of the run.
+    """
+
+    flow: Flow
+    role: Literal["client", "server"]
+    topology: Topology
+    ends: Sequence[PathEnd]
+    port: int
+    token: bytes
+    seed: int
+    marks_bursts: bool
+    driver: Driver
+    clock: RealClock
+    listener: Listener
+
+
+class FlowEnd(ABC):
+    """One end of a flow. Made when the run is planned: sockets are bound then, and nothing is sent yet."""
+
+    @abstractmethod
+    def open(self, now: float) -> None:
+        """Begin the handshake."""
+
+    @abstractmethod
+    def send(self, message_id: int, data: memoryview, now: float) -> None:
+        """Offer a message; only the client sends."""
+
+    @abstractmethod
+    def tally(self) -> Tally:
+        """Return what this end has counted since it was made."""
+
+    @abstractmethod
+    def sample(self, now: float) -> Sample:
+        """Return the present point of the time series."""
+
+    def rest(self, now: float) -> None:  # noqa: B027 (most ends need no rest)
+        """An iteration has been closed, and the next one has not been prepared: do what is to be done in between."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back."""

@@ -1,0 +1,60 @@
+"""What the kernel tells of a TCP connection: `struct tcp_info` of linux/tcp.h, read with getsockopt(TCP_INFO)."""
+
+import socket
+import struct
+from typing import NamedTuple
+
+# eight octets of state and options; then u32 fields up to total_retrans, u64 pacing_rate … bytes_received, and on
+_LAYOUT = struct.Struct("=8x24I4Q2I4I4Q2I2Q3I")
+_RTOS = struct.Struct("=H")
+_RTOS_AT = 240  # tcpi_total_rto, from Linux 6.7 on
+_LONGEST = 512
+
+
+class TcpInfo(NamedTuple):
+    """A connection at an instant. Times in seconds, rates in bit/s of payload, windows in segments.
+
+    bytes_sent: of payload, repeats included; segments_sent: with and without payload. timeouts: expiries of the
+    retransmission timer, 0 where the kernel is too old to tell. delivery_rate_bps: of the newest sample.
+    """
+
+    mss_bytes: int
+    in_flight_segments: int
+    rtt_s: float
+    cwnd_segments: int
+    retransmissions: int
+    pacing_rate_bps: float
+    bytes_acked: int
+    segments_sent: int
+    min_rtt_s: float
+    data_segments_sent: int
+    delivery_rate_bps: float
+    bytes_sent: int
+    spurious: int
+    timeouts: int
+
+
+def read_tcp_info(connection: socket.socket) -> TcpInfo:
+    """Return what the kernel tells. Raises OSError, and ValueError where it tells too little (before Linux 4.19)."""
+    octets = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LONGEST)
+    if len(octets) < _LAYOUT.size:
+        raise ValueError(f"the kernel tells {len(octets)} bytes of a connection; Linux 4.19 and later tell more")
+    fields = _LAYOUT.unpack_from(octets)
+    words, wide, rest = fields[:24], fields[24:28], fields[28:]
+    unlimited = (1 << 64) - 1
+    return TcpInfo(
+        mss_bytes=words[2],
+        in_flight_segments=max(0, words[4] - words[5] - words[6] + words[7]),
+        rtt_s=words[15] * 1e-6,
+        cwnd_segments=words[18],
+        retransmissions=words[23],
+        pacing_rate_bps=float("inf") if wide[0] == unlimited else 8.0 * wide[0],
+        bytes_acked=wide[2],
+        segments_sent=rest[0],
+        min_rtt_s=rest[3] * 1e-6,
+        data_segments_sent=rest[5],
+        delivery_rate_bps=8.0 * rest[6],
+        bytes_sent=rest[12],
+        spurious=rest[14],
+        timeouts=_RTOS.unpack_from(octets, _RTOS_AT)[0] if len(octets) >= _RTOS_AT + _RTOS.size else 0,
+    )
