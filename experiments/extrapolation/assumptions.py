@@ -1,0 +1,54 @@
+"""What the closed forms assume where published ones differ, each a parameter with a name."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from wan.checks import check_not_negative, check_whole
+
+Reduction = Literal["all-reduce", "reduce-scatter"]
+REDUCTIONS: tuple[Reduction, ...] = ("all-reduce", "reduce-scatter")
+NETWORKS = ("tensor", "rack", "datacenter")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumptions:
+    """How the stages go, and what of them computation hides. Raises ValueError naming the field.
+
+    wan_trips: one-way trips between the sites, one after another: 2 are a reduce-scatter and an all-gather, 1 is an
+    exchange of everything, which two sites can do. wan_serialisation: whether the bytes take time on the WAN, or its
+    delay alone counts, as published. local_reduction: of the two stages before the WAN: a whole all-reduce, as
+    published, or the reduce-scatter that would do. in_network: where switches add up (SHARP): any of "tensor",
+    "rack", "datacenter". chunks: pieces in which the gradients go through the stages; with 1 each stage waits for the
+    one before. cover_passes: how many backward passes of a micro-batch the gradients of a stage can hide behind. One,
+    as published, is what the second of the pipeline's stages has: when its last backward pass ends, the first stage's
+    is still to come. The first has none, the last as many as there are stages before it. communication_covers:
+    whether a pass covers with its tensor, pipeline and expert communication too. count_recomputation: whether the
+    backward pass takes the time of what it computes again.
+    """
+
+    wan_trips: int = 2
+    wan_serialisation: bool = True
+    local_reduction: Reduction = "all-reduce"
+    in_network: tuple[str, ...] = ()
+    chunks: int = 1
+    cover_passes: float = 1.0
+    communication_covers: bool = False
+    count_recomputation: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if self.wan_trips not in (1, 2) or isinstance(self.wan_trips, bool):
+            raise ValueError(f"wan_trips: {self.wan_trips!r} is neither 1 nor 2")
+        for field in ("wan_serialisation", "communication_covers", "count_recomputation"):
+            if not isinstance(getattr(self, field), bool):
+                raise ValueError(f"{field}: {getattr(self, field)!r} is not true or false")
+        if self.local_reduction not in REDUCTIONS:
+            raise ValueError(f"local_reduction: {self.local_reduction!r} is not one of {', '.join(REDUCTIONS)}")
+        if not isinstance(self.in_network, tuple) or not set(self.in_network) <= set(NETWORKS):
+            raise ValueError(f"in_network: {self.in_network!r} is not a list of some of {', '.join(NETWORKS)}")
+        check_whole("chunks", self.chunks, 1)
+        check_not_negative("cover_passes", self.cover_passes)
+
+
+PUBLISHED = Assumptions(wan_serialisation=False, count_recomputation=False)
+"""What reproduces the figures of arXiv 2407.12819."""
