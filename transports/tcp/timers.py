@@ -1,0 +1,159 @@
+"""The timers behind a flight's tail: retransmission timeout (RFC 6298), tail loss probe (RFC 8985 §7), repair timeout.
+
+A congestion controller that knows when to expect an acknowledgement may ask for a repair timeout (`RepairTimeout`): it
+then stands in the place of the probe, sooner than that. Times are seconds.
+"""
+
+from transports.congestion.base import CongestionControl
+from transports.recovery.rack import INFINITY, Rack, SentPacket
+from transports.recovery.rtt import RttEstimator
+from transports.recovery.scoreboard import Scoreboard
+
+SILENCE = 1.5
+"""How many round trips without a single acknowledgement of a burst mean that the path, not a packet, is gone."""
+
+
+class TailLossProbe:
+    """The probe that is under way, if there is one (RFC 8985 §7.1: TLP.end_seq and TLP.is_retrans).
+
+    packet: the one that it repeats, None where it carries new data.
+    """
+
+    __slots__ = ("_stop", "packet")
+
+    def __init__(self) -> None:
+        self._stop: int | None = None
+        self.packet: SentPacket | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is one."""
+        return self._stop is not None
+
+    def begin(self, stop: int, packet: SentPacket | None) -> None:
+        """Note a probe; once `stop` is acknowledged, so is all that was sent up to it."""
+        self._stop = stop
+        self.packet = packet
+
+    def cancel(self) -> None:
+        """Await nothing more of it."""
+        self._stop = None
+
+    def original_arrived(self, stop: int) -> None:
+        """The packet that ends at `stop` was not lost; if the probe repeated it, there was nothing to mend (§7.4.2)."""
+        if self.packet is not None and stop == self._stop:
+            self._stop = None
+
+    def acknowledged(self, ack: int) -> SentPacket | None:
+        """Take an acknowledgement; return the packet whose loss the probe has thereby turned out to have mended."""
+        if self._stop is None or ack < self._stop:
+            return None
+        self._stop = None
+        return self.packet
+
+
+class TailTimers:
+    """When silence is to be acted upon. rto_at, probe_at, expiry_at: when each timer is due, inf for never.
+
+    `arm` sets them by what is outstanding. What is to be done when one is due is the sender's.
+    """
+
+    __slots__ = (
+        "_board",
+        "_congestion",
+        "_expiries",
+        "_floor_s",
+        "_last_ack_s",
+        "_max_ack_delay_s",
+        "_mss_bytes",
+        "_rack",
+        "_rtt",
+        "expiry_at",
+        "probe_at",
+        "rto_at",
+    )
+
+    def __init__(
+        self,
+        *,
+        mss_bytes: int,
+        max_ack_delay_s: float,
+        congestion: CongestionControl,
+        rtt: RttEstimator,
+        rack: Rack,
+        board: Scoreboard,
+    ) -> None:
+        self.rto_at = self.probe_at = self.expiry_at = INFINITY
+        self._mss_bytes = mss_bytes
+        self._max_ack_delay_s = max_ack_delay_s
+        self._congestion = congestion
+        self._rtt = rtt
+        self._rack = rack
+        self._board = board
+        self._last_ack_s = 0.0
+        self._expiries = 0  # of the repair timeout, one after the other
+        self._floor_s = 0.0  # the repair timeout is not due before
+
+    def arm(self, now: float, last_sent_s: float, *, may_probe: bool) -> None:
+        """Set all timers for what is outstanding. may_probe: a silence would be the first sign of loss."""
+        last_s = max(now, last_sent_s)
+        self.rto_at = last_s + self._rtt.rto_s  # RFC 6298 §5.3
+        self.probe_at = self.expiry_at = INFINITY
+        timeout = self._congestion.repair_timeout()
+        if timeout is not None:
+            oldest = self._rack.oldest()
+            if oldest is not None:
+                due_s = max(oldest.sent_s + timeout.expected_s, self._last_ack_s) + timeout.margin_s
+                self.expiry_at = max(due_s, self._floor_s)
+        elif may_probe:
+            self.probe_at = min(last_s + self._probe_timeout_s(), self.rto_at)  # RFC 8985 §7.2: instead of the RTO
+
+    def stop(self) -> None:
+        """Nothing is outstanding."""
+        self.rto_at = self.probe_at = self.expiry_at = INFINITY
+
+    def restart_rto(self, last_sent_s: float) -> None:
+        """Count the retransmission timeout from `last_sent_s` on."""
+        self.rto_at = last_sent_s + self._rtt.rto_s
+
+    def answered(self, now: float) -> None:
+        """Note that an acknowledgement has delivered something."""
+        self._last_ack_s = now
+        self._expiries = 0
+        self._floor_s = 0.0
+
+    def _probe_timeout_s(self) -> float:
+        """Return RFC 8985 §7.2's PTO."""
+        if self._rtt.srtt_s is None:
+            return 1.0
+        timeout_s = 2 * self._rtt.srtt_s
+        if self._board.in_flight <= self._mss_bytes:
+            timeout_s += self._max_ack_delay_s
+        return timeout_s
+
+    def expire(self, now: float, burst_s: float) -> list[SentPacket] | None:
+        """Return what has gone unacknowledged for longer than the repair timeout allows; None means everything.
+
+        That is so when nothing at all of a burst that began at `burst_s` is acknowledged, or was since the last expiry:
+        then the path, not a packet, may be gone, and all is to go again one by one, as after a retransmission timeout.
+        It waits a little longer for that. Where something is returned, the next expiry comes twice as late.
+        """
+        self.expiry_at = INFINITY
+        timeout, oldest = self._congestion.repair_timeout(), self._rack.oldest()
+        if timeout is None or oldest is None:
+            return []
+        silent = self._expiries > 0 or self._rack.newest_sent_s < burst_s
+        lost: list[SentPacket] | None = None
+        if silent and self._board.in_flight > self._congestion.initial_window_bytes:  # less may go again on no evidence
+            gone_s = oldest.sent_s + SILENCE * timeout.expected_s
+            if now < gone_s:
+                self.expiry_at = self._floor_s = gone_s
+                return []
+        else:
+            lost = self._rack.expire(now - timeout.expected_s)
+            if not lost:  # it was sent again since this was set
+                self.expiry_at = oldest.sent_s + timeout.expected_s + timeout.margin_s
+                return lost
+        self._expiries += 1
+        self._floor_s = now + (timeout.expected_s + timeout.margin_s) * 2 ** min(self._expiries, 16)
+        return lost
