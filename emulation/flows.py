@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from emulation.base import BackgroundSpec, JobSpec, RunSpec
+from emulation.base import BackgroundSpec, JobSpec, RunSpec, UnsupportedError
 from transports.base import PathView
 from transports.registry import Registry, TransportSpec
 from wan.topology import Topology
@@ -45,12 +45,18 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
     """Return every flow of `spec`: jobs first, both directions, path by path, then the background.
 
     A transport with paths="one" gets one flow per path and direction, one with paths="many" one flow per direction.
-    Raises UnknownTransportError, and ValueError for parameters that the transport does not have.
+    Raises UnknownTransportError, ValueError for parameters that the transport does not have, and UnsupportedError for
+    paths that are too narrow for it.
     """
     flows: list[Flow] = []
     for part in spec.traffic:
         transport = registry.resolve(part.transport.name)
         parameters = transport.make_parameters(dict(part.transport.parameters))
+        for name in part.paths:
+            if (mtu_bytes := spec.topology.path_mtu_bytes(name)) < transport.min_mtu_bytes:
+                raise UnsupportedError(
+                    f"{transport.name} needs packets of {transport.min_mtu_bytes} bytes; {name} takes {mtu_bytes}"
+                )
         for source, destination in _directions(part):
             groups = [(name,) for name in part.paths] if transport.paths == "one" else [part.paths]
             weights = tuple(sum(spec.topology.path_rate_bps(name) for name in group) for group in groups)

@@ -24,6 +24,7 @@ class TransportSpec:
     kind: "sans-io" transports make endpoints; "native" ones name a `program` that a real-time backend runs.
     paths: "one" gets a message striped, one flow per path; "many" gets it whole, with all paths.
     requires: capabilities that a backend must have (`emulation.base.Capabilities.features`).
+    min_mtu_bytes: the smallest largest-packet of a path that it can use (QUIC has such a minimum).
     parameters: a frozen dataclass whose fields have defaults; its instance reaches the endpoints.
     colour, marker: how figures draw it.
     Raises ValueError where kind and parts do not fit.
@@ -34,6 +35,7 @@ class TransportSpec:
     paths: Literal["one", "many"]
     description: str
     requires: frozenset[str] = frozenset()
+    min_mtu_bytes: int = 0
     parameters: type[Any] | None = None
     make_endpoint: Callable[[EndpointContext], Endpoint] | None = None
     make_services: Callable[[ServiceContext], Sequence[ServicePlacement]] = field(default=_no_services)

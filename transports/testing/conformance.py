@@ -106,7 +106,9 @@ def check_transport(
     impairments: Counter[str] = Counter()
     violations: list[Violation] = []
     for number in numbers:
-        schedule = make_schedule(number, seed=seed, paths=spec.paths, rng_factory=rng_factory)
+        schedule = make_schedule(
+            number, seed=seed, paths=spec.paths, rng_factory=rng_factory, min_mtu_bytes=spec.min_mtu_bytes
+        )
         replay = only is not None or number % replay_every == 0
         totals["schedules"] += 1
         totals["replayed"] += replay

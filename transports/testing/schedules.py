@@ -135,8 +135,13 @@ def stream(rng_factory: RngFactory, seed: int, number: int, name: str) -> Rng:
     return rng_factory(int.from_bytes(digest, "big"))
 
 
-def make_schedule(number: int, *, seed: int, paths: Literal["one", "many"], rng_factory: RngFactory) -> Schedule:
-    """Return schedule `number` of `seed`. Raises ValueError for a negative number."""
+def make_schedule(
+    number: int, *, seed: int, paths: Literal["one", "many"], rng_factory: RngFactory, min_mtu_bytes: int = 0
+) -> Schedule:
+    """Return schedule `number` of `seed`; `min_mtu_bytes` widens paths that are narrower.
+
+    Raises ValueError for a negative number.
+    """
     if number < 0:
         raise ValueError(f"number: {number} is negative")
     draw = Draw(stream(rng_factory, seed, number, "schedule"))
@@ -144,7 +149,7 @@ def make_schedule(number: int, *, seed: int, paths: Literal["one", "many"], rng_
     iterations = 1 + draw.below(4)
     count = 1 if paths == "one" else draw.choice((1, 2, 2, 3, 4))
     links = tuple(
-        _link(draw, f"link{index}", weather if index == 0 else draw.choice(WEATHERS), iterations)
+        _link(draw, f"link{index}", weather if index == 0 else draw.choice(WEATHERS), iterations, min_mtu_bytes)
         for index in range(count)
     )
     slowest = max(links, key=lambda link: link.delay_s)
@@ -163,11 +168,11 @@ def make_schedule(number: int, *, seed: int, paths: Literal["one", "many"], rng_
     )
 
 
-def _link(draw: Draw, name: str, weather: Weather, iterations: int) -> LinkSpec:
+def _link(draw: Draw, name: str, weather: Weather, iterations: int, min_mtu_bytes: int) -> LinkSpec:
     """Draw a link: the weather's own impairment for certain, and under "everything" each of the others perhaps."""
     rate_bps = draw.log_uniform(1e6, 1e9)
     delay_s = draw.log_uniform(1e-4, 0.1)
-    mtu_bytes = draw.choice((576, 1280, 1500, 1500, 9000))
+    mtu_bytes = max(min_mtu_bytes, draw.choice((576, 1280, 1500, 1500, 9000)))
     packets_in_queue = draw.log_uniform(1, 6) if weather == "shallow-queue" else draw.log_uniform(30, 300)
 
     def has(kind: Weather) -> bool:

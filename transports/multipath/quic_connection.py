@@ -1,0 +1,450 @@
+"""A QUIC connection for bulk data: aioquic's, with a short way for the packets that there are many of.
+
+aioquic does the handshake and whatever is rare: connection identifiers, limits, key updates, closing. Packets of
+STREAM, DATAGRAM and ACK frames are written and read here, and booked in `Flight` and `Received`, at less than half of
+what they cost there. Both ways share keys, packet numbers, streams and windows, so the peer sees one connection.
+"""
+
+from typing import Any
+
+from aioquic._buffer import Buffer as AioquicBuffer
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import END_STATES, QuicConnection, QuicConnectionError, QuicReceiveContext
+from aioquic.quic.events import DatagramFrameReceived, QuicEvent
+from aioquic.quic.packet import QuicErrorCode, QuicTransportParameters, pull_quic_header
+from aioquic.quic.stream import FinalSizeError, QuicStream, StreamFinishedError
+from aioquic.tls import Epoch
+from cryptography import x509
+
+from transports.base import Rng
+from transports.events import Buffer
+from transports.multipath.quic_flight import INFINITY, Flight, Sent
+from transports.multipath.quic_handshake import CONNECTION_ID_BYTES, SeededConnection, with_globals
+from transports.multipath.quic_received import Received
+from transports.multipath.quic_recovery import ApplicationSpace, CountingWindow, Recovery
+from transports.multipath.quic_sending import Outgoing, Sending
+from transports.multipath.quic_streams import Incoming, OutgoingControl, OutgoingMessage
+from transports.multipath.quic_wire import (
+    ACK_DELAY_EXPONENT,
+    NUMBER_BYTES,
+    RESERVED,
+    TAG_BYTES,
+    FrameError,
+    OtherPhase,
+    Protection,
+    Rejected,
+    read_ack,
+    read_varint,
+)
+
+PEER = "peer"  # the only network address there is: a path of ours is one pair of addresses
+MAX_ACK_DELAY_MS = 5  # told to the peer: our ACK timer, and what a real clock adds to it
+TIMER_SLACK_S = 1e-6  # aioquic's loss timer is set to sent + delay and tested as sent <= now - delay: rounding differs
+_PING = b"\x01"
+_KNOWN = frozenset((0x00, 0x01, 0x02, 0x03, *range(0x08, 0x10), 0x30, 0x31))
+
+
+class _AckOfAck:
+    """The cargo of an ACK frame whose acknowledgement was asked for."""
+
+    def __init__(self, received: Received) -> None:
+        self._received = received
+        self.outstanding = False
+
+    def on_acked(self, packet: Sent) -> None:
+        """The peer knows of everything up to the number it was told."""
+        self._received.settle(packet.span[0])
+        self.outstanding = False
+
+    def on_lost(self, packet: Sent) -> None:
+        """Ask again with a later ACK."""
+        self.outstanding = False
+
+
+class BulkConnection(SeededConnection):
+    """One end of a connection, over one path.
+
+    flight, received: the books of the two directions. continuous: hand on incoming streams as they arrive, not whole.
+    The owner calls `receive`, `outgoing`, `timer`, `on_timer` and `next_event` in place of aioquic's verbs.
+    """
+
+    def __init__(
+        self,
+        *,
+        configuration: QuicConfiguration,
+        rng: Rng,
+        pinned: x509.Certificate,
+        flight: Flight,
+        received: Received,
+        path_id: int,
+        continuous: bool,
+        original_destination_connection_id: bytes | None = None,
+    ) -> None:
+        super().__init__(
+            configuration=configuration,
+            rng=rng,
+            pinned=pinned,
+            original_destination_connection_id=original_destination_connection_id,
+        )
+        self.flight = flight
+        self.received = received
+        self.sending = Sending(
+            path_id=path_id,
+            flight=flight,
+            datagram_bytes=configuration.max_datagram_size,
+            credit=self,
+            seal=self._seal,
+        )
+        self.last_heard_s = -INFINITY
+        self._continuous = continuous
+        self._rare = False  # aioquic may have something to send
+        self._accepted = 0  # packets of a datagram that aioquic took
+        self._keys: tuple[Protection, Protection] | None = None  # to receive with, to send with
+        self._ack_of_ack = _AckOfAck(received)
+        self._control: OutgoingControl | None = None
+        self._recovery = self._loss = Recovery(
+            configuration=configuration, flight=flight, send_probe=self._send_probe, on_loss=self._look_again
+        )
+
+    def _look_again(self) -> None:
+        self._rare = True
+
+    def _initialize(self, peer_cid: bytes) -> None:
+        super()._initialize(peer_cid)
+        self._space = ApplicationSpace(self.received)
+        for epoch in (Epoch.INITIAL, Epoch.HANDSHAKE):
+            self._spaces[epoch].received_packets = CountingWindow(self._count_accepted)
+        self._spaces[Epoch.ONE_RTT] = self._space
+        self._loss.spaces = list(self._spaces.values())
+
+    def _serialize_transport_parameters(self) -> bytes:
+        def parameters(**values: Any) -> QuicTransportParameters:
+            return QuicTransportParameters(**(values | {"max_ack_delay": MAX_ACK_DELAY_MS}))
+
+        serialize = with_globals(QuicConnection._serialize_transport_parameters, QuicTransportParameters=parameters)
+        octets: bytes = serialize(self)
+        return octets
+
+    def _confirm_handshake(self) -> None:
+        super()._confirm_handshake()
+        self.flight.confirmed = True
+
+    @property
+    def packet_bytes(self) -> int:
+        """How many octets of frames a packet holds."""
+        return self._max_datagram_size - 1 - len(self._peer_cid.cid) - NUMBER_BYTES - TAG_BYTES
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether application data can be sent: this end's handshake is complete, and nobody has closed."""
+        return self._keys is not None and self._state not in END_STATES
+
+    # -- what the application offers ----------------------------------------------------------------------------------
+
+    def open_message(self, message_id: int, data: Buffer) -> None:
+        """Send a message on a stream of its own. Only while `is_open`."""
+        stream_id = self.get_next_available_stream_id(is_unidirectional=True)
+        stream = self._get_or_create_stream_for_send(stream_id)
+        message = OutgoingMessage(stream_id, message_id, data, packet_bytes=self.packet_bytes)
+        stream.sender = message
+        self.sending.add(stream, message)
+        self._rare = self._rare or stream.is_blocked
+
+    def append_control(self, data: bytes) -> None:
+        """Send octets on the control stream, the first that this end opens. Only while `is_open`."""
+        if self._control is None:
+            stream_id = self.get_next_available_stream_id(is_unidirectional=True)
+            stream = self._get_or_create_stream_for_send(stream_id)
+            self._control = OutgoingControl(stream_id, packet_bytes=self.packet_bytes)
+            stream.sender = self._control
+            self.sending.add(stream, self._control)
+        self._control.append(data)
+
+    def credit_left(self) -> int:
+        """Return how much new stream data the peer takes."""
+        return self._remote_max_data - self._remote_max_data_used
+
+    def use_credit(self, size: int) -> None:
+        """Use some of it."""
+        self._remote_max_data_used += size
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: float) -> bool:
+        """Take the payload of a UDP datagram; tell whether every packet in it was genuine."""
+        if self._state in END_STATES:
+            return False
+        keys = self._keys
+        if keys is not None and data[:1] and data[0] & 0xC0 == 0x40 and data[1:9] == self.host_cid:
+            try:
+                number, first, payload = keys[0].unprotect(data, CONNECTION_ID_BYTES, self.received.expected)
+            except Rejected:
+                return False
+            except OtherPhase:
+                return self._receive_slow(data, now)
+            if first & RESERVED:
+                return self._receive_slow(data, now)  # aioquic closes, as RFC 9000 §17.3.1 asks
+            self._receive_fast(number, payload, now)
+            return True
+        return self._receive_slow(data, now)
+
+    def _receive_fast(self, number: int, payload: bytes, now: float) -> None:
+        received = self.received
+        if not received.add(number, now):
+            return
+        self.last_heard_s = now
+        try:
+            eliciting = self._frames(payload, now)
+        except QuicConnectionError as error:
+            self.close(error_code=error.error_code, frame_type=error.frame_type, reason_phrase=error.reason_phrase)
+            self._rare = True
+            return
+        self._close_at = now + self._idle_timeout()
+        self._ack_eliciting_sent_since_receipt = False
+        if eliciting:
+            received.owe(now)
+
+    def _receive_slow(self, data: bytes, now: float) -> bool:
+        """Let aioquic have a datagram; tell whether it took every packet in it."""
+        count, sound = _count_packets(data)
+        self._accepted = 0
+        if self._network_paths or not self._is_client:
+            if self._spaces:
+                self._space.now = now
+            super().receive_datagram(data, PEER, now)
+        self._rare = True
+        if self._spaces and self._space.ack_at is not None:
+            self._space.ack_at = None
+            self.received.owe(now)
+        if self._handshake_complete:
+            self._follow_keys(now)
+        if self._accepted:
+            self.last_heard_s = now
+        return sound and self._accepted == count
+
+    def _follow_keys(self, now: float) -> None:
+        """Use the keys that aioquic uses: at the end of the handshake, and after the peer has updated them."""
+        pair = self._cryptos[Epoch.ONE_RTT]
+        if not (pair.recv.is_valid() and pair.send.is_valid()):
+            return
+        if self._keys is None:
+            self.flight.peer_ack_delay_s = self._loss.max_ack_delay
+            if self._recovery.handshake_rtt_s is not None:
+                self.flight.rtt.sample(self._recovery.handshake_rtt_s, now)
+        elif self._keys[0].secret == pair.recv.secret:
+            return
+        self._keys = Protection(pair.recv), Protection(pair.send)
+
+    def _count_accepted(self) -> None:
+        self._accepted += 1
+
+    def _payload_received(
+        self, context: QuicReceiveContext, plain: bytes, crypto_frame_required: bool = False
+    ) -> tuple[bool, bool]:
+        self._accepted += 1
+        return super()._payload_received(context, plain, crypto_frame_required)
+
+    def _frames(self, payload: bytes, now: float) -> bool:
+        """Act on the frames of a packet; tell whether it asks for an acknowledgement. Raises QuicConnectionError."""
+        at, eliciting, size = 0, False, len(payload)
+        try:
+            while at < size:
+                kind = payload[at]
+                if kind not in _KNOWN:
+                    return self._rare_frames(payload[at:], now) or eliciting
+                at += 1
+                if 0x08 <= kind < 0x10:
+                    eliciting = True
+                    at = self._stream_frame(kind, payload, at)
+                elif kind >= 0x30:
+                    eliciting = True
+                    at = self._datagram_frame(kind, payload, at)
+                elif kind in (0x02, 0x03):
+                    ranges, delay, at = read_ack(payload, at, ecn=kind == 0x03)
+                    self._ack_frame(ranges, delay, now)
+                elif kind == 0x01:
+                    eliciting = True
+                else:
+                    at = size - len(payload[at:].lstrip(b"\0"))
+        except (FrameError, FinalSizeError, ValueError) as error:
+            code = QuicErrorCode.FINAL_SIZE_ERROR if isinstance(error, FinalSizeError) else _ENCODING_ERROR
+            raise QuicConnectionError(code, kind, str(error)) from error
+        return eliciting
+
+    def _rare_frames(self, payload: bytes, now: float) -> bool:
+        """Let aioquic act on the rest of a packet."""
+        self._rare = True
+        context = QuicReceiveContext(
+            epoch=Epoch.ONE_RTT,
+            host_cid=self.host_cid,
+            network_path=self._network_paths[0],
+            quic_logger_frames=None,
+            time=now,
+            version=self._version,
+        )
+        return super()._payload_received(context, payload)[0]
+
+    def _ack_frame(self, ranges: list[tuple[int, int]], delay: int, now: float) -> None:
+        flight = self.flight
+        flight.next_number = self._packet_number
+        self._loss.peer_completed_address_validation = True
+        flight.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
+        if self.sending.finished():
+            self._rare = True  # aioquic forgets the streams, and may grant the peer new ones
+
+    def _datagram_frame(self, kind: int, payload: bytes, at: int) -> int:
+        stop = len(payload)
+        if kind == 0x31:
+            length, at = read_varint(payload, at)
+            stop = at + length
+            if stop > len(payload):
+                raise FrameError("a DATAGRAM frame is cut short")
+        self._events.append(DatagramFrameReceived(data=payload[at:stop]))
+        return stop
+
+    def _stream_frame(self, kind: int, payload: bytes, at: int) -> int:
+        stream_id, at = read_varint(payload, at)
+        offset, stop = 0, len(payload)
+        if kind & 4:
+            offset, at = read_varint(payload, at)
+        if kind & 2:
+            length, at = read_varint(payload, at)
+            stop = at + length
+            if stop > len(payload):
+                raise FrameError("a STREAM frame is cut short")
+        self._assert_stream_can_receive(kind, stream_id)
+        try:
+            stream = self._streams.get(stream_id) or self._get_or_create_stream(kind, stream_id)
+        except StreamFinishedError:
+            return stop
+        receiver = stream.receiver
+        if not isinstance(receiver, Incoming):
+            receiver = self._replace_receiver(stream)
+        end = offset + stop - at
+        fresh = end - receiver.highest_offset
+        limit = self._local_max_data
+        if fresh > 0:
+            if end > stream.max_stream_data_local:
+                raise QuicConnectionError(QuicErrorCode.FLOW_CONTROL_ERROR, kind, "Over stream data limit")
+            if limit.used + fresh > limit.value:
+                raise QuicConnectionError(QuicErrorCode.FLOW_CONTROL_ERROR, kind, "Over connection data limit")
+            limit.used += fresh
+        event = receiver.take(offset, memoryview(payload)[at:stop], fin=bool(kind & 1))
+        if event is not None:
+            self._events.append(event)
+        if limit.used * 2 > limit.value or end * 2 > stream.max_stream_data_local or stream.is_finished:
+            self._rare = True
+        return stop
+
+    def _get_or_create_stream(self, frame_type: int, stream_id: int) -> QuicStream:
+        stream = super()._get_or_create_stream(frame_type, stream_id)
+        self._replace_receiver(stream)
+        return stream
+
+    def _replace_receiver(self, stream: QuicStream) -> Incoming:
+        """Give a stream that aioquic has just made a receiver of ours."""
+        receiver = stream.receiver
+        if not isinstance(receiver, Incoming):
+            receiver = Incoming(stream.stream_id or 0, continuous=self._continuous)
+            stream.receiver = receiver
+        return receiver
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def outgoing(self, now: float) -> list[Outgoing]:
+        """Return, and forget, what is to be sent; departures never decrease."""
+        out: list[Outgoing] = []
+        sending = self.sending
+        if self._rare or not self._handshake_confirmed:
+            depart_at = max(now, sending.last_departure_s)
+            for data, _ in super().datagrams_to_send(now) if self._network_paths else ():
+                out.append(Outgoing(data, depart_at))
+                sending.packets += 1
+            self._rare = self._aioquic_waits()
+            if self._handshake_complete and self._keys is None:
+                self._follow_keys(now)
+        if self._keys is None or self._state in END_STATES:
+            return out
+        if self.received.ack_at <= now:
+            out.append(self._acknowledge(now))
+        out += sending.fill(now)
+        return out
+
+    def _acknowledge(self, now: float) -> Outgoing:
+        frame, largest, ask = self.received.frame(now)
+        depart_at = max(now, self.sending.last_departure_s)
+        ask = ask and not self._ack_of_ack.outstanding
+        number, packet = self._seal(frame + _PING if ask else frame)
+        if ask:
+            self._ack_of_ack.outstanding = True
+            self.flight.sent(Sent(number, depart_at, len(packet), self._ack_of_ack, span=(largest, largest)))
+        self.sending.packets += 1
+        return Outgoing(packet, depart_at)
+
+    def _seal(self, frames: bytes) -> tuple[int, bytes]:
+        """Return the next packet number and its packet."""
+        number = self._packet_number
+        self._packet_number = number + 1
+        keys = self._keys
+        if keys is None:
+            raise RuntimeError("there are no keys yet")
+        return number, keys[1].protect(self._peer_cid.cid, number, frames)
+
+    def _aioquic_waits(self) -> bool:
+        """Tell whether aioquic still has something to send: the window did not let it."""
+        return bool(
+            self._close_pending
+            or self._handshake_done_pending
+            or self._probe_pending
+            or self._ping_pending
+            or self._retire_connection_ids
+            or self._streams_blocked_pending
+            or any(not identifier.was_sent for identifier in self._host_cids)
+        )
+
+    # -- time and events ----------------------------------------------------------------------------------------------
+
+    def timer(self) -> float:
+        """Return when `on_timer` or `outgoing` is due (inf: never)."""
+        at = INFINITY if self._close_at is None else self._close_at
+        if self._state in END_STATES:
+            return at
+        if not self._handshake_confirmed and self._close_at is not None:
+            at = min(at, (super().get_timer() or INFINITY) + TIMER_SLACK_S)
+        if self._keys is not None:
+            at = min(at, self.received.ack_at, self.flight.timer(), self.sending.pace_at)
+        return at
+
+    def on_timer(self, now: float) -> None:
+        """Do what is due."""
+        closing = self._close_at is not None and now >= self._close_at
+        if closing or not self._handshake_confirmed:
+            super().handle_timer(now)
+            self._rare = True
+        if self._keys is not None and self._state not in END_STATES:
+            self.flight.on_timer(now)
+
+    def next_event(self) -> QuicEvent | None:
+        """Return aioquic's oldest event, or None."""
+        return self._events.popleft() if self._events else None
+
+
+_ENCODING_ERROR = QuicErrorCode.FRAME_ENCODING_ERROR
+
+
+def _count_packets(data: bytes) -> tuple[int, bool]:
+    """Return how many QUIC packets a datagram holds, and whether it can be told from first to last.
+
+    What follows the last of them may only be padding.
+    """
+    buffer = AioquicBuffer(data=data)
+    count = start = 0
+    try:
+        while not buffer.eof():
+            header = pull_quic_header(buffer, host_cid_length=CONNECTION_ID_BYTES)
+            start += header.packet_length
+            buffer.seek(start)
+            count += 1
+    except ValueError:
+        return count, count > 0 and not data[start:].strip(b"\0")
+    return count, count > 0

@@ -1,0 +1,26 @@
+"""The transports on plain QUIC, as the registry sees them."""
+
+from transports.base import Endpoint, EndpointContext
+from transports.multipath.quic import QuicEndpoint, QuicParameters
+from transports.multipath.quic_link import MIN_MTU_BYTES
+from transports.registry import TransportSpec
+
+
+def _quic(context: EndpointContext) -> Endpoint:
+    parameters = context.parameters
+    if not isinstance(parameters, QuicParameters):
+        raise TypeError("quic is made with QuicParameters")
+    return QuicEndpoint(context, parameters)
+
+
+QUIC = TransportSpec(
+    name="quic",
+    kind="sans-io",
+    paths="one",
+    description="QUIC (RFC 9000, 9002) by aioquic: TLS 1.3, a stream per message, CUBIC with HyStart++, paced",
+    min_mtu_bytes=MIN_MTU_BYTES,
+    parameters=QuicParameters,
+    make_endpoint=_quic,
+    colour="#f0e442",
+    marker="P",
+)
