@@ -129,6 +129,8 @@ class JobConduct:
         """Take what a coast tells."""
         if isinstance(news, Closed):
             self._closed[site] = news
+            if self._phase is not _Phase.CLOSING:
+                return  # the run is over
         elif isinstance(news, Complete):
             self._last_s = max(self._last_s, news.at_s)
         elif isinstance(news, Verified):
@@ -154,8 +156,6 @@ class JobConduct:
             case _Phase.CLOSING:
                 self._write_down("")
                 self._advance()
-            case _:
-                pass  # a coast that closes because the run is over
 
     def _begin(self, now: float) -> None:
         self._begins_s = max(now + _LEAD_S, self._earliest_s)

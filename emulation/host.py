@@ -22,6 +22,8 @@ _ENOUGH_BUFFER_BYTES = 32 << 20
 _ENOUGH_BACKLOG_PACKETS = 10_000
 _SCRATCH = "scratch"
 _CONGESTION_CONTROLS = ("reno", "cubic", "bbr")
+_TRIED_INSIDE = ("veth", "bridge", "tbf", "netem", "receive steering")
+_UNTRIED = "not tried, for want of the above"
 _CHUNK_BYTES = 1 << 18
 _PATIENCE_S = 10.0
 
@@ -34,6 +36,9 @@ class Fact:
     available: bool
     detail: str = ""
     remedy: str = ""
+
+
+_UNTRIED_RELAY = Fact(name="relay", available=False, detail=_UNTRIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,10 @@ def survey(*, with_ceiling: bool = True) -> HostFacts:
     if usable:
         with Namespaces([_SCRATCH]) as scratch:
             facts += _inside(scratch)
+    else:
+        facts += [Fact(name=name, available=False, detail=_UNTRIED) for name in _TRIED_INSIDE]
+    relay, ceiling = _relay(with_ceiling=with_ceiling) if usable else (_UNTRIED_RELAY, None)
+    facts.append(relay)
     facts += [_congestion_control(name) for name in _CONGESTION_CONTROLS]
     facts += [
         _mptcp(),
@@ -89,7 +98,18 @@ def survey(*, with_ceiling: bool = True) -> HostFacts:
         _tool("iperf3", "iperf3"),
         _tool("mn", "mininet", name="Mininet"),
     ]
-    return HostFacts(facts=tuple(facts), ceiling=measure_ceiling() if usable and with_ceiling else None)
+    return HostFacts(facts=tuple(facts), ceiling=ceiling)
+
+
+def _relay(*, with_ceiling: bool) -> tuple[Fact, Ceiling | None]:
+    """Find out by using it whether there can be a relay."""
+    try:
+        if with_ceiling:
+            return Fact(name="relay", available=True), measure_ceiling()
+        measure_transfer(rate_bps=1e8, delay_s=1e-3, duration_s=0.05)
+    except (UnsupportedError, RunFailedError) as error:
+        return Fact(name="relay", available=False, detail=str(error)), None
+    return Fact(name="relay", available=True), None
 
 
 def _tool(program: str, package: str, *, name: str = "") -> Fact:
@@ -283,3 +303,11 @@ def _time_transfer(sender: socket.socket, receiver: socket.socket, relays: Relay
     if failures:
         raise RunFailedError(f"a transfer through the relay broke off: {failures[0]}")
     return Transfer(tcp_bps=received * 8 / max(counting_to_s - counting_from_s, 1e-9), report=report)
+
+
+def machine_features() -> frozenset[str]:
+    """Return what transports may require (`TransportSpec.requires`) and this machine's kernel has."""
+    features = {f"kernel {name}" for name in available_congestion_controls()}
+    if _mptcp().available:
+        features.add("kernel mptcp")
+    return frozenset(features)
