@@ -22,6 +22,7 @@ from rich.console import Console
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.registry import BackendRegistry, UnknownBackendError
+from experiments import validate
 from experiments.bundled import bundled_data, bundled_names
 from experiments.compare import Comparison, compare, to_document, to_table
 from experiments.console import OutputError, say
@@ -163,6 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     exporting.add_argument("directory", type=Path, metavar="DIR")
     exporting.add_argument("--format", choices=("csv",), default="csv")
     exporting.set_defaults(command=_export)
+
+    validate.add_parser(commands)
     return parser
 
 
