@@ -3,6 +3,7 @@
 from importlib.metadata import EntryPoint, entry_points
 
 from emulation.base import Backend
+from wan.checks import quoted
 
 GROUP = "bicoastal.backends"
 
@@ -29,11 +30,13 @@ class BackendRegistry:
     def resolve(self, name: str) -> type[Backend]:
         """Return the class of the backend called `name`. Raises UnknownBackendError in one sentence."""
         if name not in self._entries:
-            raise UnknownBackendError(f"there is no backend {name!r}; there are {', '.join(self.names())}")
+            raise UnknownBackendError(f"there is no backend {quoted(name)}; there are {', '.join(self.names())}")
         try:
             backend = self._entries[name].load()
         except (ImportError, AttributeError) as error:
             raise UnknownBackendError(f"backend {name!r} cannot be loaded: {error}") from error
+        except (Exception, SystemExit) as error:  # a third party's module runs whatever it likes when it is imported
+            raise UnknownBackendError(f"backend {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         if not (isinstance(backend, type) and issubclass(backend, Backend)):
             raise UnknownBackendError(f"backend {name!r} is not a Backend")
         return backend

@@ -13,7 +13,7 @@ from experiments.cli import DONE, FAILED, MAX_SEEDS, Parser, guarded, resolve_tr
 from experiments.compare import Comparison, compare
 from experiments.overrides import Override, option, parse_override
 from experiments.progress import reporter
-from experiments.reading import ScenarioError
+from experiments.reading import ScenarioError, shown
 from experiments.runner import Task, World, plan, run_all
 from experiments.scenario import DEFAULT_SCENARIO, Scenario, load_scenario
 from experiments.store import Store
@@ -96,7 +96,7 @@ def _losses(text: str) -> list[float]:
         try:
             losses.append(float(part))
         except ValueError:
-            raise ScenarioError(f"--losses: {part!r} is not a probability") from None
+            raise ScenarioError(f"--losses: {shown(part)} is not a probability") from None
     return losses
 
 

@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from experiments.reading import Given, ScenarioError, bare, close_matches, shown
+from wan.checks import cut
 
 SECTIONS = ("scenario", "links", "paths", "allreduce", "jobs", "background", "transports")
 # a key that is set takes the place of the one that says the same in another way
@@ -32,16 +33,16 @@ def parse_override(text: str) -> Override:
     """Parse "links[1].loss=1e-3". The value is read as TOML where it is TOML, else as text. Raises ScenarioError."""
     path, separator, written = (part.strip() for part in text.partition("="))
     if not separator:
-        raise ScenarioError(f"--set {text}: expected KEY=VALUE")
+        raise ScenarioError(f"--set {cut(text)}: expected KEY=VALUE")
     steps = []
     for part in path.split("."):
         match = _STEP.fullmatch(part)
         if match is None:
-            raise ScenarioError(f"--set {text}: {shown(path)} is not a key such as links[1].loss")
+            raise ScenarioError(f"--set {cut(text)}: {shown(path)} is not a key such as links[1].loss")
         steps.append((match[1], None if match[2] is None else int(match[2])))
     if len(steps) == 1:
-        raise ScenarioError(f"--set {path}: expected a section and a key, such as scenario.gap")
-    return Override(f"--set {path}", tuple(steps), _value(written))
+        raise ScenarioError(f"--set {cut(path)}: expected a section and a key, such as scenario.gap")
+    return Override(f"--set {cut(path)}", tuple(steps), _value(written))
 
 
 def option(label: str, path: str, value: object) -> Override:
@@ -66,7 +67,7 @@ def apply_overrides(document: dict[str, object], overrides: Iterable[Override], 
             if section not in transport_names:
                 known = (*SECTIONS, *transport_names)
                 raise ScenarioError(
-                    f"{override.label}: there is neither a section nor a transport {section!r}"
+                    f"{override.label}: there is neither a section nor a transport {shown(section)}"
                     f"{close_matches(section, known)}"
                 )
             steps = (("transports", None), *steps)

@@ -14,12 +14,12 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from wan.checks import quoted
 from wan.units import parse_probability, parse_rate, parse_size, parse_time
 
 MAX_FILE_BYTES = 1_000_000
 MAX_QUANTITY = 2**53  # seconds, bytes or bit/s beyond this lose their last digit in floats
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SHOWN_CHARACTERS = 60
 
 T = TypeVar("T")
 
@@ -46,23 +46,14 @@ def shown(value: object) -> str:
     match bare(value):
         case bool(truth):
             return "true" if truth else "false"
-        case str(text):
-            written = repr(text)
         case Mapping():
             return "a table"
         case list() | tuple():
             return "a list"
         case datetime() | date() | time():
             return "a date"
-        case number:
-            written = _digits(number)
-    return written if len(written) <= _SHOWN_CHARACTERS else f"{written[: _SHOWN_CHARACTERS - 1]}…"
-
-
-def _digits(number: object) -> str:
-    if isinstance(number, int) and abs(number) >= 10**_SHOWN_CHARACTERS:
-        return f"an integer of {number.bit_length()} bits"  # str() refuses those above 4300 digits
-    return f"{number!r}"
+        case scalar:
+            return quoted(scalar)
 
 
 def close_matches(name: str, names: Iterable[str]) -> str:

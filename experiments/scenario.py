@@ -89,7 +89,7 @@ from emulation.base import BackgroundSpec, RunSpec, TransportUse
 from experiments.bundled import bundled_data, bundled_names
 from experiments.network import MAX_LINKS, read_topology
 from experiments.overrides import Override, apply_overrides
-from experiments.reading import ScenarioError, Table, alternatives, load_toml, parse_toml
+from experiments.reading import ScenarioError, Table, alternatives, load_toml, parse_toml, shown
 from experiments.workload import (
     MAX_ITERATIONS,
     JobPlan,
@@ -156,15 +156,22 @@ def load_scenario(source: str, registry: Registry, overrides: Iterable[Override]
     if source in bundled_names("scenarios"):
         label, directory = f"{source}.toml", None
         document = parse_toml(bundled_data("scenarios", source), label)
-    elif source.endswith(".toml") or os.sep in source or Path(source).exists():
+    elif source.endswith(".toml") or os.sep in source or (source and _exists(source)):
         label, directory = source, Path(source).parent
         document = load_toml(Path(source), label)
     else:
         names = bundled_names("scenarios")
         raise ScenarioError(
-            f"there is no scenario {source!r}{alternatives(source, names)} and any path to a .toml file"
+            f"there is no scenario {shown(source)}{alternatives(source, names)} and any path to a .toml file"
         )
     return read_scenario(document, label, registry, overrides, directory=directory)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return False
 
 
 def read_scenario(

@@ -1,7 +1,7 @@
 """Where runs go and where analysis reads: one SQLite file, one transaction per run, the same content for the same runs.
 
-A run is known by its key, a digest of everything that decides it (`run_key`); running it again replaces it. Nothing in
-the file depends on when, where or in which order the runs were made.
+A run is known by its key, a digest of everything that decides it (`run_key`); running it again replaces it. No row
+depends on when or where the run was made, or after which others. The file's pages may: compare rows, or exports.
 """
 
 import hashlib

@@ -106,7 +106,7 @@ def load_deployment(name: str, directory: Path | None) -> Deployment:
         label = name
         document = load_toml(directory / name, label)
     else:
-        raise ScenarioError(f"there is no deployment {name!r}{alternatives(name, names)}")
+        raise ScenarioError(f"there is no deployment {shown(name)}{alternatives(name, names)}")
     try:
         return deployment_from_mapping(document)
     except ValueError as error:
@@ -117,7 +117,7 @@ def check_transport_name(name: str, registry: Registry) -> None:
     """Raise ScenarioError, in one sentence, when no transport has this name and it is no "module:ATTRIBUTE"."""
     names = registry.names()
     if name not in names and not re.fullmatch(r"[\w.]+:\w+", name):
-        raise ScenarioError(f"there is no transport {name!r}{alternatives(name, names)}")
+        raise ScenarioError(f"there is no transport {shown(name)}{alternatives(name, names)}")
 
 
 def read_parameters(table: Table, transport: str, registry: Registry) -> Parameters:

@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from transports.base import Endpoint, EndpointContext, ServiceContext, ServicePlacement
+from wan.checks import quoted
 
 GROUP = "bicoastal.transports"
 
@@ -100,9 +101,9 @@ def _convert(key: str, value: object, hint: Any) -> object:
             return value
     options = [str(option) for kind in kinds if get_origin(kind) is Literal for option in get_args(kind)]
     if options:
-        raise ValueError(f"{key}: {value!r} is not one of {', '.join(options)}")
+        raise ValueError(f"{key}: {quoted(value)} is not one of {', '.join(options)}")
     expected = [_NAMES.get(kind, str(kind)) for kind in kinds if kind is not type(None)]
-    raise ValueError(f"{key}: {value!r} is not {' or '.join(expected)}")
+    raise ValueError(f"{key}: {quoted(value)} is not {' or '.join(expected)}")
 
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
@@ -164,9 +165,11 @@ class Registry:
         entry = self._entries.get(name)
         if entry is None:
             if ":" not in name:
-                raise UnknownTransportError(f"there is no transport {name!r}; there are {', '.join(self.names())}")
+                raise UnknownTransportError(
+                    f"there is no transport {quoted(name)}; there are {', '.join(self.names())}"
+                )
             if not all(part.isidentifier() for side in name.split(":", 1) for part in side.split(".")):
-                raise UnknownTransportError(f"transport {name!r} is not of the form module:attribute")
+                raise UnknownTransportError(f"transport {quoted(name)} is not of the form module:attribute")
             entry = EntryPoint(name=name, value=name, group=GROUP)
         try:
             spec = entry.load()

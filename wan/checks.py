@@ -2,6 +2,20 @@
 
 from math import isfinite
 
+_SHOWN_CHARACTERS = 60
+
+
+def cut(text: str) -> str:
+    """Return as much of `text` as a sentence bears."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def quoted(value: object) -> str:
+    """Return what a sentence about `value` shows of it: its Python form, as much as a sentence bears."""
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN_CHARACTERS:
+        return f"an integer of {value.bit_length()} bits"  # repr() refuses those above 4300 digits
+    return cut(repr(value))
+
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
@@ -10,28 +24,28 @@ def _is_number(value: object) -> bool:
 def check_positive(field: str, value: float) -> None:
     """Refuse what is not a finite number above zero."""
     if not _is_number(value) or not value > 0:
-        raise ValueError(f"{field}: {value!r} is not a finite number above zero")
+        raise ValueError(f"{field}: {quoted(value)} is not a finite number above zero")
 
 
 def check_not_negative(field: str, value: float) -> None:
     """Refuse what is not a finite number of at least zero."""
     if not _is_number(value) or not value >= 0:
-        raise ValueError(f"{field}: {value!r} is not a finite number of at least zero")
+        raise ValueError(f"{field}: {quoted(value)} is not a finite number of at least zero")
 
 
 def check_probability(field: str, value: float) -> None:
     """Refuse what is not a number from 0 to 1."""
     if not _is_number(value) or not 0 <= value <= 1:
-        raise ValueError(f"{field}: {value!r} is not a probability")
+        raise ValueError(f"{field}: {quoted(value)} is not a probability")
 
 
 def check_whole(field: str, value: int, least: int) -> None:
     """Refuse what is not an integer of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{field}: {value!r} is not a whole number of at least {least}")
+        raise ValueError(f"{field}: {quoted(value)} is not a whole number of at least {least}")
 
 
 def check_name(field: str, value: str) -> None:
     """Refuse what is not text with something to see in it."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{field}: {value!r} is not a name")
+        raise ValueError(f"{field}: {quoted(value)} is not a name")

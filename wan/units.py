@@ -8,6 +8,8 @@ powers of ten; sizes also know the binary ones (`KiB`).
 import re
 from math import isfinite
 
+from wan.checks import quoted
+
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
@@ -27,17 +29,17 @@ def _split(text: str, example: str) -> tuple[float, str]:
     if not isinstance(text, str):
         if text == 0 and not isinstance(text, bool):
             return 0.0, ""
-        raise ValueError(f"{text!r} has no unit; write it as text, like {example!r}")
+        raise ValueError(f"{quoted(text)} has no unit; write it as text, like {example!r}")
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a number with a unit, like {example!r}")
+        raise ValueError(f"{quoted(text)} is not a number with a unit, like {example!r}")
     value, unit = float(match[1]), match[2].strip()
     if not isfinite(value):
-        raise ValueError(f"{text!r} is too large a number")
+        raise ValueError(f"{quoted(text)} is too large a number")
     if value < 0:
-        raise ValueError(f"{text!r} is negative")
+        raise ValueError(f"{quoted(text)} is negative")
     if not unit and value != 0:
-        raise ValueError(f"{text!r} has no unit; write it like {example!r}")
+        raise ValueError(f"{quoted(text)} has no unit; write it like {example!r}")
     return value, unit
 
 
@@ -51,7 +53,9 @@ def parse_rate(text: str) -> float:
         return 0.0
     if unit in _RATES:
         return value * _RATES[unit]
-    raise ValueError(f"{text!r} is not a rate: write Gbit/s or Gbps for bits, GB/s for bytes, with the letters so")
+    raise ValueError(
+        f"{quoted(text)} is not a rate: write Gbit/s or Gbps for bits, GB/s for bytes, with the letters so"
+    )
 
 
 def parse_time(text: str) -> float:
@@ -63,7 +67,7 @@ def parse_time(text: str) -> float:
         return value / _TIME_DIVISORS[unit]  # division rounds correctly where a factor of 1e-3 would not
     if unit in _TIMES:
         return value * _TIMES[unit]
-    raise ValueError(f"{text!r} is not a time: its unit must be one of ns, us, ms, s, min, h")
+    raise ValueError(f"{quoted(text)} is not a time: its unit must be one of ns, us, ms, s, min, h")
 
 
 def parse_size(text: str) -> int:
@@ -76,7 +80,7 @@ def parse_size(text: str) -> int:
         return 0
     if unit in _SIZES:
         return round(value * _SIZES[unit])
-    raise ValueError(f"{text!r} is not a size in bytes: its unit must be like B, kB, MB, GB or KiB, MiB, GiB")
+    raise ValueError(f"{quoted(text)} is not a size in bytes: its unit must be like B, kB, MB, GB or KiB, MiB, GiB")
 
 
 def parse_probability(value: object) -> float:
@@ -92,7 +96,7 @@ def parse_probability(value: object) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
     if number is None or not 0.0 <= number <= 1.0:
-        raise ValueError(f"{value!r} is not a probability")
+        raise ValueError(f"{quoted(value)} is not a probability")
     return number
 
 

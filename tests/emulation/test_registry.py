@@ -1,6 +1,7 @@
 """Backends come in by their entry points, and what is wrong with one is said in a sentence."""
 
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -26,15 +27,25 @@ def test_names_are_sorted_and_nothing_is_imported_before_it_is_resolved() -> Non
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mars", r"^there is no backend 'mars'; there are absent, instance, missing, other$"),
+        ("mars", r"^there is no backend 'mars'; there are absent, broken, instance, leaving, missing, other$"),
+        ("m" * 5000, r"^there is no backend 'm{58}…; there are absent, "),
+        ("broken", r"^backend 'broken' cannot be loaded: ZeroDivisionError: "),
+        ("leaving", r"^backend 'leaving' cannot be loaded: SystemExit: 3$"),
         ("missing", r"^backend 'missing' cannot be loaded: No module named 'no_such_module'$"),
         ("absent", r"^backend 'absent' cannot be loaded: .*no attribute 'NoSuchBackend'$"),
         ("instance", r"^backend 'instance' is not a Backend$"),
         ("other", r"^backend 'other' is not a Backend$"),
     ],
 )
-def test_what_cannot_be_had_is_said_in_one_sentence(name: str, message: str) -> None:
+def test_what_cannot_be_had_is_said_in_one_sentence(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "a_broken_backend.py").write_text("1 / 0")
+    (tmp_path / "a_leaving_backend.py").write_text("raise SystemExit(3)")
     made = registry(
+        broken="a_broken_backend:Backend",
+        leaving="a_leaving_backend:Backend",
         missing="no_such_module:Backend",
         absent="emulation.simulator:NoSuchBackend",
         instance="emulation.registry:GROUP",

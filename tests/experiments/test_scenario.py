@@ -1,7 +1,9 @@
 import re
 import textwrap
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -514,6 +516,31 @@ MALFORMED = {
 def test_a_fault_is_one_sentence_with_file_key_and_expectation(old, new, sentence):
     assert old in GOOD
     assert sentence_of(GOOD.replace(old, new, 1)) == f"coast.toml: {sentence}"
+
+
+def texts(node: object, steps: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """Give the way to every text in a document."""
+    if isinstance(node, str):
+        yield steps
+    for key, below in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from texts(below, (*steps, key))
+
+
+DESCRIPTION = ("scenario", "description")  # which any text may be
+
+
+@pytest.mark.parametrize("steps", sorted({*texts(tomllib.loads(GOOD))} - {DESCRIPTION}, key=str), ids=str)
+@pytest.mark.parametrize("long", ["x" * 5000, "9" * 5000, "7" * 5000 + " ms"])
+def test_no_sentence_repeats_a_long_value(steps: tuple[Any, ...], long: str):
+    document: Any = tomllib.loads(GOOD)
+    node = document
+    for step in steps[:-1]:
+        node = node[step]
+    node[steps[-1]] = long
+    with pytest.raises(ScenarioError) as caught:
+        read_scenario(document, "coast.toml", TRANSPORTS)
+    assert long[:40] in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 MACHINE = format_size(machine_memory_bytes())
