@@ -1,0 +1,87 @@
+"""The tail model of each transport, under the transport's own name and with its default parameters."""
+
+from collections.abc import Mapping
+
+from experiments.extrapolation.tails import TailModel
+from experiments.extrapolation.tails_gobackn import GoBackN
+from experiments.extrapolation.tails_paced import Delay, FecBlocks, SelectiveRepeat
+from experiments.extrapolation.tails_tcp import TcpRules
+from experiments.extrapolation.tails_window import Tcp
+from transports.b4.packets import DATA_OVERHEAD_BYTES
+
+TCP_HEADER_BYTES = 20 + 20 + 12  # IPv4, TCP, timestamps (RFC 9293, RFC 7323)
+CONTROLLER_SHARE = 0.995  # of a link that the controller grants: `transports.b4.parameters`, headroom
+LEARNED_SHARE = 0.999  # of the payload rate that `transports.congestion.adaptive` learns
+QUIC_HEADER_BYTES = 20 + 8 + 1 + 8 + 4 + 16  # IPv4, UDP, short header with an 8-byte ID and a 4-byte number, tag
+
+SDR_RDMA = "arXiv 2505.05366, closed form of selective repeat"
+
+RENO = Tcp(name="reno", source="RFC 5681, 6582, 8985, 9937; Cardwell et al., INFOCOM 2000", rules=TcpRules())
+CUBIC = Tcp(
+    name="cubic",
+    source="RFC 9438, 9406, 8985, 9937; Cardwell et al., INFOCOM 2000",
+    rules=TcpRules(beta=0.7, cubic=True),
+)
+
+# A loss shows when three later packets are reported (RFC 8985 §6.2), and its repair waits behind up to a millisecond
+# of packets that are handed out already; the end of a burst is watched by a timeout of SRTT, 1/32 of it, the window's
+# headroom of 2 % and a probe's queue of 1/64.
+ADAPTIVE = SelectiveRepeat(
+    name="adaptive",
+    source=f"{SDR_RDMA}, with RFC 8985's detection and each repair sent twice",
+    header_bytes=TCP_HEADER_BYTES,
+    pace=LEARNED_SHARE,
+    repair=Delay(rtts=1.0, packets=4.0, fixed_s=0.0003),
+    copies=2,
+    late_copies=2,
+    tail_packets=3,
+    tail=Delay(rtts=1.0 + 1 / 32 + 0.02 + 1 / 64),
+)
+
+# The next packet shows a loss; the far end says so at once. The last two packets of a path go out twice.
+B4 = SelectiveRepeat(
+    name="b4",
+    source=f"{SDR_RDMA}, with a NACK in the place of the RTO",
+    header_bytes=DATA_OVERHEAD_BYTES,
+    pace=CONTROLLER_SHARE,
+    repair=Delay(rtts=1.0, packets=2.5),
+    late_copies=2,
+    tail_packets=2,
+    tail_copies=2,
+    tail=Delay(rtts=1.0, packets=1.0, fixed_s=0.004),
+    spreads=True,
+)
+
+RDMA_SR = SelectiveRepeat(
+    name="rdma-sr",
+    source=SDR_RDMA,
+    header_bytes=DATA_OVERHEAD_BYTES,
+    pace=CONTROLLER_SHARE,
+    repair=Delay(rtts=3.0, packets=4.0),
+    tail=Delay(rtts=3.0),
+)
+
+RDMA_GBN = GoBackN(
+    name="rdma-gbn",
+    source="InfiniBand reliable connection: one NAK per gap, everything from there on again",
+    header_bytes=DATA_OVERHEAD_BYTES,
+    pace=CONTROLLER_SHARE,
+)
+
+FEC = FecBlocks(
+    name="fec",
+    source="failure of a block of an MDS code (RFC 5510), then a repair like selective repeat's",
+    header_bytes=QUIC_HEADER_BYTES,
+    repair=Delay(rtts=1.0, packets=1.0),
+    tail=Delay(rtts=1.0),
+    spreads=True,
+)
+
+MODELS: Mapping[str, TailModel] = {model.name: model for model in (RENO, CUBIC, ADAPTIVE, B4, RDMA_SR, RDMA_GBN, FEC)}
+
+
+def model_of(name: str) -> TailModel:
+    """Return the tail model of a transport. Raises ValueError, in one sentence, when there is none."""
+    if name not in MODELS:
+        raise ValueError(f"{name!r} has no model of its tail; there are {', '.join(MODELS)}")
+    return MODELS[name]

@@ -1,0 +1,188 @@
+"""Paced senders that repair what is lost and nothing else: selective repeat by report or by timeout, and by FEC block.
+
+The packets of a message leave at an even pace. One that is lost goes again after a repair delay R, again after 2 R if
+that is lost too, and so on; a message is complete when its last packet is. Packet i of n is late by as many R as it was
+sent in vain, less what was still to be sent after it, so with y_i = (n - i) g of the message behind it,
+
+    log F(tau) = sum_i log(1 - P(every attempt of packet i that would arrive by tau is lost)),
+
+tau counted from the end of a transmission without loss. Packets fall into few classes by floor(y_i / R), so the sum has
+closed form: it is linear in tau between multiples of R. This is the model of selective repeat of arXiv 2505.05366
+(SDR-RDMA, section on reliability), X_i = i T_inj + (RTO + T_inj)(Y_i - 1) with Y_i geometric, with two additions: a
+repair may be sent more than once, and the last packets of a message, behind which nothing comes that could show their
+loss, have a delay of their own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.extrapolation.tails import Array, ArrayLike, Crossing, PiecewiseModel
+
+CLASSES = 4  # packets behind which less than one, two, three R of the message come, and all the others
+ROUNDS = 7  # repairs of one packet that are told apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """A delay made of round trips, packet times and a constant: rtts * RTT + packets * g + fixed_s."""
+
+    rtts: float
+    packets: float = 0.0
+    fixed_s: float = 0.0
+
+    def of(self, rtt_s: ArrayLike, packet_s: ArrayLike) -> Array:
+        """Return it in seconds."""
+        return np.asarray(self.rtts * np.asarray(rtt_s) + self.packets * np.asarray(packet_s) + self.fixed_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What is lost and repaired as one, per message: count, loss of each, time of each, and when the first is across.
+
+    repairs_s: by how much the repairs that go ahead of new data delay its end.
+    """
+
+    count: Array
+    loss: Array
+    unit_s: Array
+    rtt_s: Array
+    ends_s: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectiveRepeat(PiecewiseModel):
+    """Paced selective repeat; see the module's text.
+
+    header_bytes: of each packet, from IP on. pace: share of the path's rate that is used. repair: from the departure of
+    a lost packet to that of its repair. copies: how often a repair is sent while there is still new data;
+    late_copies: afterwards. tail_packets: the last packets of a message, whose loss shows only after `tail`; and
+    tail_copies: how often they are sent in the first place, one behind the other.
+    """
+
+    name: str
+    source: str
+    header_bytes: int
+    repair: Delay
+    tail: Delay
+    pace: float = 1.0
+    copies: int = 1
+    late_copies: int = 1
+    tail_packets: int = 0
+    tail_copies: int = 1
+    spreads: bool = False
+
+    def unit(self, crossing: Crossing) -> Unit:
+        """Return what the message is made of: its packets."""
+        count = np.asarray(crossing.packets(self.header_bytes), dtype=float)
+        packet_s = np.asarray(crossing.packet_s(self.pace))
+        return self._unit(crossing, count, np.asarray(crossing.loss, dtype=float), packet_s)
+
+    def _unit(self, crossing: Crossing, count: Array, loss: Array, unit_s: Array) -> Unit:
+        rtt_s = np.asarray(crossing.rtt_s, dtype=float)
+        last_bytes = np.asarray(crossing.payload_bytes) - (count - 1) * (crossing.mtu_bytes - self.header_bytes)
+        count, loss, unit_s, rtt_s, last_bytes = np.broadcast_arrays(count, loss, unit_s, rtt_s, last_bytes)
+        ahead = np.clip(count - self.repair.of(rtt_s, unit_s) / unit_s, 0.0, None)  # whose repairs precede new data
+        repeats = loss * self.copies / (1.0 - loss**self.copies)
+        full_bytes = crossing.mtu_bytes + crossing.framing_bytes
+        short_s = unit_s * (1 - (last_bytes + self.header_bytes + crossing.framing_bytes) / full_bytes)
+        ends_s = rtt_s / 2 + (count + ahead * repeats) * unit_s - short_s
+        return Unit(count=count, loss=loss, unit_s=unit_s, rtt_s=rtt_s, ends_s=ends_s)
+
+    def knots(self, crossing: Crossing) -> tuple[Array, Array, Array]:
+        """Return where log F bends or steps; see `PiecewiseModel`."""
+        unit = self.unit(crossing)
+        count, loss = unit.count, unit.loss
+        repair_s = self.repair.of(unit.rtt_s, unit.unit_s) * np.ones_like(count)
+        body = np.clip(count - self.tail_packets, 0.0, None)
+        per_round = repair_s / unit.unit_s  # packets that fit into one repair delay
+        whole = np.floor(np.minimum(body / per_round, CLASSES - 1))
+        bend_s = repair_s * (1.0 - np.minimum(body / per_round - whole, 1.0))
+        rounds_s = repair_s[..., None] * np.arange(ROUNDS)
+        bends_s = np.minimum(rounds_s + bend_s[..., None], rounds_s + repair_s[..., None])
+        tails_s = self._tail_steps(unit, repair_s)
+        late_s = np.sort(np.concatenate((rounds_s, bends_s, tails_s), axis=-1), axis=-1)
+        continuous = self._body(late_s, body, per_round, repair_s, loss)
+        before, after = self._tail(late_s, tails_s, np.minimum(count, self.tail_packets), loss)
+        times = unit.ends_s[..., None] + late_s
+        before = continuous + before
+        before[..., 0] = -np.inf
+        return times, before, continuous + after
+
+    def _body(self, late_s: Array, body: Array, per_round: Array, repair_s: Array, loss: Array) -> Array:
+        """Return log F of all packets but the last few, at lateness `late_s`."""
+        rounds = late_s / repair_s[..., None]
+        tried = np.floor(rounds + 1e-9)
+        begun = np.clip(rounds - tried, 0.0, 1.0)  # of the round that is under way
+        early, late = loss[..., None] ** self.copies, loss[..., None] ** self.late_copies
+        lost = loss[..., None] * late**tried  # of the nearest class, without the attempt under way
+        total = np.zeros_like(late_s)
+        for nearness in range(CLASSES):
+            members = body - nearness * per_round
+            members = np.clip(members, 0.0, None if nearness == CLASSES - 1 else per_round)[..., None]
+            waiting = np.minimum(members, (1.0 - begun) * per_round[..., None])
+            total += waiting * np.log1p(-lost) + (members - waiting) * np.log1p(-lost * late)
+            lost = lost * early
+        return total
+
+    def _tail_steps(self, unit: Unit, repair_s: Array) -> Array:
+        """Return the lateness at which further attempts of the last packets arrive."""
+        if not self.tail_packets:
+            return np.zeros((*unit.count.shape, 1))
+        first_s = self.tail.of(unit.rtt_s, unit.unit_s) * np.ones_like(unit.count)
+        copy_s = (self.tail_packets * unit.unit_s)[..., None] if self.tail_copies > 1 else first_s[..., None]
+        later_s = first_s[..., None] + repair_s[..., None] * np.arange(ROUNDS - 1)
+        return np.concatenate((np.zeros_like(copy_s), copy_s, later_s), axis=-1)
+
+    def _tail(self, late_s: Array, tails_s: Array, members: Array, loss: Array) -> tuple[Array, Array]:
+        """Return log F of the last packets just before and at each lateness."""
+        if not self.tail_packets:
+            return np.zeros_like(late_s), np.zeros_like(late_s)
+        lost = np.empty_like(tails_s)
+        lost[..., 0] = loss
+        lost[..., 1] = loss**self.tail_copies
+        for attempt in range(2, tails_s.shape[-1]):
+            lost[..., attempt] = lost[..., attempt - 1] * loss**self.late_copies
+        values = members[..., None] * np.log1p(-lost)
+        grown = np.diff(values, axis=-1)
+        before = np.broadcast_to(values[..., :1], late_s.shape).copy()
+        after = before.copy()
+        for attempt in range(grown.shape[-1]):
+            step_s = tails_s[..., attempt + 1 : attempt + 2]
+            after += np.where(late_s >= step_s, grown[..., attempt : attempt + 1], 0.0)
+            before += np.where(late_s > step_s, grown[..., attempt : attempt + 1], 0.0)
+        return before, after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FecBlocks(SelectiveRepeat):
+    """Forward error correction: `source_packets` of a message and `repair_packets` of redundancy make a block.
+
+    A block fails when more of its packets are lost than it has repair packets (any MDS code: Reed-Solomon, RFC 5510);
+    then its source packets are repaired a round trip later, again as a block. What is lost and repaired as one is thus
+    the block. It is taken to be complete with its last packet, although without loss the source packets are enough.
+    """
+
+    source_packets: int = 32
+    repair_packets: int = 2
+
+    def unit(self, crossing: Crossing) -> Unit:
+        """Return what the message is made of: its blocks."""
+        packets = np.asarray(crossing.packets(self.header_bytes), dtype=float)
+        count = np.ceil(packets / self.source_packets)
+        size = self.source_packets + self.repair_packets
+        loss = block_failure(np.asarray(crossing.loss, dtype=float), size, self.repair_packets)
+        block_s = np.asarray(crossing.packet_s(self.pace)) * size
+        return self._unit(crossing, count, loss, block_s)
+
+
+def block_failure(loss: Array, packets: int, repairs: int) -> Array:
+    """Return the probability that more than `repairs` of `packets` packets are lost: the tail of a binomial."""
+    total = np.zeros_like(loss)
+    term = (1.0 - loss) ** packets
+    odds = loss / (1.0 - loss)
+    for lost in range(packets + 1):
+        if lost > repairs:
+            total = total + term
+        term = term * odds * (packets - lost) / (lost + 1)
+    return np.asarray(np.minimum(total, 1.0))

@@ -1,0 +1,117 @@
+"""Many messages at once: loss processes drawn packet by packet, and what each transport's recovery makes of them.
+
+These trials stand between the simulator, which they are checked against, and the closed forms, which they check. They
+follow a transport's rules for each lost packet, but know no frames, timers' granularity or acknowledgements' sizes. One
+path without other traffic; losses are independent. `rng` is the caller's, so the same seed gives the same figures.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.extrapolation.tails import Array, Crossing
+from experiments.extrapolation.tails_gobackn import GoBackN, stall_s
+from experiments.extrapolation.tails_paced import FecBlocks, SelectiveRepeat
+
+MOST_AT_ONCE = 4_000_000  # losses that are held in memory together
+MOST_ATTEMPTS = 200
+
+
+def lost_positions(
+    rng: np.random.Generator, loss: float, packets: int, trials: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return (trial, packet) of every loss, in order, of `trials` messages: geometric gaps in one long sequence."""
+    total = packets * trials
+    if loss <= 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    parts: list[npt.NDArray[np.int64]] = []
+    reached = -1
+    while reached < total:
+        size = int((total - reached) * loss + 10 * np.sqrt(total * loss) + 100)
+        part = reached + np.cumsum(np.minimum(rng.geometric(loss, size), total + 1))
+        parts.append(part)
+        reached = int(part[-1])
+    positions = np.concatenate(parts)
+    positions = positions[positions < total]
+    return positions // packets, positions % packets
+
+
+def selective_repeat_trials(model: SelectiveRepeat, crossing: Crossing, trials: int, rng: np.random.Generator) -> Array:
+    """Return the completion of `trials` messages, seconds; `crossing` has scalars only."""
+    unit = model.unit(crossing)
+    packets, loss = int(unit.count), float(unit.loss)
+    unit_s, rtt_s = float(unit.unit_s), float(unit.rtt_s)
+    full_bytes = crossing.mtu_bytes + crossing.framing_bytes
+    last_bytes = float(crossing.payload_bytes) - (packets - 1) * (crossing.mtu_bytes - model.header_bytes)
+    short_s = unit_s * (1 - (last_bytes + model.header_bytes + crossing.framing_bytes) / full_bytes)
+    if isinstance(model, FecBlocks):
+        short_s = 0.0
+    repair_s = float(model.repair.of(rtt_s, unit_s))
+    tail_s = float(model.tail.of(rtt_s, unit_s))
+    out = np.empty(trials)
+    chunk = max(1, min(trials, int(MOST_AT_ONCE / max(packets * loss, 1.0))))
+    for begin in range(0, trials, chunk):
+        size = min(chunk, trials - begin)
+        trial, packet = lost_positions(rng, loss, packets, size)
+        key = trial * (2 * packets) + packet
+        lag = int(repair_s / unit_s)
+        first = np.searchsorted(trial, np.arange(size))  # index of each trial's first loss
+        repaired = np.searchsorted(key, trial * (2 * packets) + packet - lag, side="right")
+        shift = np.clip(repaired - first[trial], 0, None) * model.copies
+        in_time = np.searchsorted(key, np.arange(size) * (2 * packets) + (packets - 1 - lag), side="right")
+        ends = (packets + np.clip(in_time - first, 0, None) * model.copies) * unit_s
+        sent = (packet + shift) * unit_s
+        last = packet >= packets - model.tail_packets
+        done = np.zeros(len(packet), bool)
+        at = sent.copy()
+        if model.tail_copies > 1 and model.tail_packets:
+            copied = last & (rng.random(len(packet)) >= loss ** (model.tail_copies - 1))
+            at = np.where(copied, sent + model.tail_packets * unit_s, at)
+            done |= copied
+        for attempt in range(MOST_ATTEMPTS):
+            open_ = np.flatnonzero(~done)
+            if not len(open_):
+                break
+            delay = np.where(last[open_] & (attempt == 0), tail_s, repair_s)
+            at[open_] += delay
+            copies = np.where(at[open_] >= ends[trial[open_]], model.late_copies, model.copies)
+            done[open_] = rng.random(len(open_)) >= loss**copies
+        else:
+            raise RuntimeError(f"a packet was lost {MOST_ATTEMPTS} times in a row")
+        arrived = ends - short_s
+        np.maximum.at(arrived, trial, at + unit_s)
+        out[begin : begin + size] = arrived + rtt_s / 2
+    return out
+
+
+def go_back_n_trials(model: GoBackN, crossing: Crossing, trials: int, rng: np.random.Generator) -> Array:
+    """Return the completion of `trials` messages, seconds; `crossing` has scalars only."""
+    packets, loss = int(crossing.packets(model.header_bytes)), float(crossing.loss)
+    packet_s, rtt_s = float(crossing.packet_s(model.pace)), float(crossing.rtt_s)
+    back_s, timeout_s = model.back_s(rtt_s, packet_s), model.timeout_s(rtt_s, packet_s)
+    time = np.full(trials, packets * packet_s + rtt_s / 2 - model.short_s(crossing))
+    if loss <= 0:
+        return time
+    at = np.zeros(trials, np.int64)  # the next packet that is expected
+    rewound = -rng.geometric(loss, trials)  # to which packet it last went back, in messages before
+    alive = np.arange(trials)
+    while len(alive):
+        at[alive] += rng.geometric(loss, len(alive)) - 1
+        alive = alive[at[alive] < packets]
+        if not len(alive):
+            break
+        here, left = at[alive], packets - at[alive]
+        told = (rng.random(len(alive)) >= loss) & (left > 1)
+        window = np.where(
+            told, np.maximum(model.least_window, model.gain * (here - rewound[alive])), model.least_window
+        )
+        cost = np.where(told, back_s, timeout_s)
+        again = rng.random(len(alive)) < loss
+        while np.any(again):
+            cost = np.where(again, cost + timeout_s, cost)
+            window = np.where(again, model.least_window, window)
+            again &= rng.random(len(alive)) < loss
+        cost = cost + stall_s(model, window.astype(float), left.astype(float), rtt_s, packet_s)
+        time[alive] += cost
+        rewound[alive] = here
+        at[alive] += 1
+    return time
