@@ -251,6 +251,14 @@ class TwoCoasts:
         """Return the interface and addresses of a path at a coast. Raises KeyError."""
         return self.wiring.port(site, path)
 
+    def add_name(self, name: str, site: str) -> None:
+        """Let a coast be known by another name too, on all coasts. Raises KeyError when there is no such coast."""
+        address = next((port.address for port in self.wiring.ports if port.site == site), None)
+        if address is None:
+            raise KeyError(site)
+        with open(self.directory.path / "hosts", "a", encoding="utf-8") as hosts:
+            hosts.write(f"{address} {name}\n")
+
     def enter(self, site: str, argv: Sequence[str]) -> list[str]:
         """Return the command that runs `argv` on a coast; see `Namespaces.command`."""
         return self.namespaces.command(site, argv)

@@ -2,13 +2,12 @@
 
 import os
 import re
-import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
 
 import pytest
@@ -18,6 +17,7 @@ from emulation.cleanup import clean
 from emulation.identity import runtime_root
 from emulation.namespaces import Namespaces, TwoCoasts
 from emulation.wiring import MIDDLE, CoastOptions
+from processes import FORBIDDEN, all_gone, as_nobody, new_mark, ours
 from wan.topology import LinkSpec, Path, Site, Topology
 
 pytestmark = pytest.mark.root
@@ -40,16 +40,6 @@ def coasts(request: pytest.FixtureRequest) -> Iterator[TwoCoasts]:
 
 def run(coasts: TwoCoasts, site: str, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(coasts.enter(site, argv), capture_output=True, text=True, check=False, timeout=20)
-
-
-def all_gone(mark: str) -> bool:
-    """Say whether the processes with a mark have ended; one that is just being replaced by exec shows none."""
-    until = time.monotonic() + 10
-    absent = 0
-    while absent < 10 and time.monotonic() < until:
-        time.sleep(0.01)  # other processes end in their own time
-        absent = 0 if ours(mark) else absent + 1
-    return absent == 10
 
 
 def test_a_socket_uses_the_path_of_its_address_both_ways(coasts: TwoCoasts) -> None:
@@ -205,20 +195,6 @@ def test_two_runs_at_once_do_not_meet() -> None:
 # -- ends -------------------------------------------------------------------------------------------------------------
 
 
-def ours(mark: str) -> list[int]:
-    """Return the processes that have inherited a mark in their environment."""
-    found = []
-    for entry in FilePath("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            try:
-                environment = (entry / "environ").read_bytes()
-            except (ProcessLookupError, FileNotFoundError, PermissionError):
-                continue
-            if mark.encode() in environment:
-                found.append(int(entry.name))
-    return found
-
-
 RUN = """
 import subprocess, sys
 from emulation.namespaces import TwoCoasts
@@ -249,7 +225,7 @@ def start(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
     started: list[subprocess.Popen[str]] = []
 
     def begin(rootless: bool) -> tuple[subprocess.Popen[str], str]:
-        mark = f"BICOASTAL_TEST={secrets.token_hex(8)}"
+        mark = new_mark()
         name, value = mark.split("=")
         process = subprocess.Popen(
             [sys.executable, "-c", RUN, str(rootless)],
@@ -319,27 +295,6 @@ def test_a_holder_that_dies_is_a_failed_run() -> None:
 
 # -- ordinary users ---------------------------------------------------------------------------------------------------
 
-UNPRIVILEGED = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
-
-
-def python_for_everybody() -> str:
-    """Return a Python that an ordinary user may run: a virtual environment is often closed to others."""
-    for candidate in (sys.executable, "/usr/bin/python3"):
-        code = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
-        tried = subprocess.run(
-            [*UNPRIVILEGED, "sh", "-c", f"{candidate} -c '{code}'"], capture_output=True, check=False
-        )
-        if tried.returncode == 0:
-            return candidate
-    pytest.skip("an ordinary user may run no Python of this version here")
-
-
-def as_nobody(code: str, *, through: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    argv = [*UNPRIVILEGED, *through, python_for_everybody(), "-c", code]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, cwd="/", timeout=60)
-
-
 CARRY = """
 import socket
 from emulation.namespaces import TwoCoasts
@@ -364,15 +319,12 @@ def test_an_ordinary_user_has_coasts_too() -> None:
 
 
 def test_where_namespaces_are_forbidden_one_sentence_says_so() -> None:
-    # In a user namespace in which no more of either kind may be made: namespaces(7), max_net_namespaces
-    limits = "echo 0 > /proc/sys/user/max_net_namespaces; echo 0 > /proc/sys/user/max_user_namespaces"
-    forbid = ["unshare", "--user", "--map-root-user", "sh", "-c", f'{limits}; exec "$@"', "sh"]
     code = (
         "from emulation.base import UnsupportedError\n"
         "from emulation.namespaces import Namespaces\n"
         "try:\n    Namespaces(['a'])\nexcept UnsupportedError as error:\n    print(error)\n"
     )
-    done = as_nobody(code, through=forbid)
+    done = as_nobody(code, through=FORBIDDEN)
     assert done.stderr == ""
     refusal = r"network namespaces cannot be made here: network namespaces: [^\n]*; user namespaces: [^\n]*; [^\n]*\n"
     assert re.fullmatch(refusal, done.stdout)
