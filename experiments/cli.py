@@ -26,13 +26,14 @@ from experiments import validate
 from experiments.bundled import bundled_data, bundled_names
 from experiments.compare import Comparison, compare, to_document, to_table
 from experiments.console import OutputError, say
+from experiments.deployment import load_deployment
 from experiments.overrides import Override, option, parse_override
 from experiments.progress import reporter
 from experiments.reading import ScenarioError, parse_toml
 from experiments.runner import World, plan, run_all
 from experiments.scenario import DEFAULT_SCENARIO, MAX_SEED, Scenario, load_scenario
 from experiments.store import TABLES, Store, StoreError
-from experiments.workload import check_transport_name, load_deployment
+from experiments.workload import check_transport_name
 from transports.registry import Registry, UnknownTransportError
 from wan.units import format_rate, format_size, format_time
 

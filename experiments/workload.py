@@ -8,12 +8,10 @@ from typing import Any
 
 from emulation.base import BackgroundSpec, JobSpec, ParameterValue, TransportUse
 from emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes
-from experiments.bundled import bundled_data, bundled_names
-from experiments.reading import ScenarioError, Table, alternatives, close_matches, load_toml, parse_toml, shown
+from experiments.deployment import load_deployment
+from experiments.reading import ScenarioError, Table, alternatives, close_matches, shown
 from transports.registry import Registry, UnknownTransportError
 from wan.allreduce import AllReduceSpec
-from wan.deployment import Deployment
-from wan.deployment_file import deployment_from_mapping
 from wan.topology import Topology
 from wan.units import format_size
 
@@ -94,23 +92,6 @@ class MemoryBudget:
                 f"takes up to {format_size(needed_bytes)} of memory{others}, and this machine has "
                 f"{format_size(self._machine_bytes)}; {remedy}",
             )
-
-
-def load_deployment(name: str, directory: Path | None) -> Deployment:
-    """Return the bundled deployment `name`, or the one in the file `name`. Raises ScenarioError in one sentence."""
-    names = bundled_names("deployments")
-    if name in names:
-        label = f"{name}.toml"
-        document = parse_toml(bundled_data("deployments", name), label)
-    elif directory is not None and name.endswith(".toml"):
-        label = name
-        document = load_toml(directory / name, label)
-    else:
-        raise ScenarioError(f"there is no deployment {shown(name)}{alternatives(name, names)}")
-    try:
-        return deployment_from_mapping(document)
-    except ValueError as error:
-        raise ScenarioError(f"{label}: {error}") from error
 
 
 def check_transport_name(name: str, registry: Registry) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from experiments.deployment import load_deployment
 from experiments.extrapolation.assumptions import PUBLISHED
 from experiments.extrapolation.computation import full_over_selective, scaled_time, time_to_train_s
 from experiments.extrapolation.exposure import exposed_share, least_wan_bps
 from experiments.extrapolation.fabric import folded_clos_cables, folded_clos_switches
 from experiments.extrapolation.stages import gradient_stages, pipeline_stage, tensor_stage
-from experiments.workload import load_deployment
 from wan.deployment import Deployment
 from wan.transformer import Transformer
 

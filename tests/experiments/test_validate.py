@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from experiments import cli, validate
+from experiments.deployment import load_deployment
 from experiments.extrapolation.published import FIGURES, Computed
 from experiments.reading import ScenarioError
 from experiments.references import load_references, read_reference
-from experiments.workload import load_deployment
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "references"
 

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.deployment import load_deployment
 from experiments.extrapolation.assumptions import PUBLISHED, Assumptions
 from experiments.extrapolation.exposure import (
     backward_pass,
@@ -14,7 +15,6 @@ from experiments.extrapolation.exposure import (
     step_s,
 )
 from experiments.extrapolation.stages import wide_area_s
-from experiments.workload import load_deployment
 
 PAPER = load_deployment("hundred-trillion", None)
 AS_PUBLISHED = replace(PUBLISHED, wan_serialisation=True)

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.deployment import load_deployment
 from experiments.extrapolation.memory import memory, verdict
-from experiments.workload import load_deployment
 from wan.deployment import Deployment
 
 GPT3 = load_deployment("gpt3-sakuraone", None)

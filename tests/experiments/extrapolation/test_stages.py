@@ -5,6 +5,7 @@ from itertools import count
 import numpy as np
 import pytest
 
+from experiments.deployment import load_deployment
 from experiments.extrapolation.assumptions import PUBLISHED, Assumptions
 from experiments.extrapolation.stages import (
     expert_stage,
@@ -15,7 +16,6 @@ from experiments.extrapolation.stages import (
     tensor_stage,
     wide_area_s,
 )
-from experiments.workload import load_deployment
 from wan.deployment import Deployment
 
 PAPER = load_deployment("hundred-trillion", None)
