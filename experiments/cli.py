@@ -22,7 +22,7 @@ from rich.console import Console
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.registry import BackendRegistry, UnknownBackendError
-from experiments import validate
+from experiments import extrapolate, validate
 from experiments.bundled import bundled_data, bundled_names
 from experiments.compare import Comparison, compare, to_document, to_table
 from experiments.console import OutputError, say
@@ -167,6 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     exporting.set_defaults(command=_export)
 
     validate.add_parser(commands)
+    extrapolate.add_parser(commands)
     return parser
 
 
