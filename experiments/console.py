@@ -1,4 +1,6 @@
-"""Where commands print what they were asked for."""
+"""How commands end, and where they print what they were asked for. Nothing here is slow to import."""
+
+DONE, FAILED, BAD_INPUT, UNSUPPORTED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class OutputError(Exception):

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emulation.registry import BackendRegistry
-from experiments.cli import DONE, FAILED, MAX_SEEDS, Parser, guarded, resolve_transports
+from experiments.arguments import Parser, directory
+from experiments.cli import run
 from experiments.compare import Comparison, compare
+from experiments.comparing import MAX_SEEDS, resolve_transports
+from experiments.console import DONE, FAILED
 from experiments.overrides import Override, option, parse_override
 from experiments.progress import reporter
 from experiments.reading import ScenarioError, shown
@@ -53,7 +56,7 @@ def compare_losses(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the sweep that the arguments ask for, and return its exit code, as `bicoastal` does."""
-    return guarded(lambda: _sweep(argv))
+    return run(_sweep, argv)
 
 
 def _sweep(argv: Sequence[str] | None) -> int:
@@ -65,7 +68,7 @@ def _sweep(argv: Sequence[str] | None) -> int:
     parser.add_argument("--iterations", type=int, metavar="N")
     parser.add_argument("--seeds", type=int, default=1, metavar="N")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--out", type=Path, default=Path("out/losses"), metavar="DIR")
+    parser.add_argument("--out", type=directory, default=Path("out/losses"), metavar="DIR")
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.seeds <= MAX_SEEDS:
         raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and {MAX_SEEDS}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emulation.registry import BackendRegistry
-from experiments import cli, losses
+from experiments import cli, comparing, losses
 from experiments.plot import LOSS, OVERVIEW, SERIES
 from experiments.store import Store
 from transports.registry import Registry
@@ -169,7 +169,7 @@ def test_an_interruption_is_told_in_one_line(monkeypatch, capsys):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_all", interrupted)
+    monkeypatch.setattr(comparing, "run_all", interrupted)
     assert compare() == 130
     assert capsys.readouterr().err.splitlines()[-1] == "bicoastal: interrupted; what was finished is kept"
 

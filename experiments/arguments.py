@@ -1,0 +1,25 @@
+"""How every command reads its arguments."""
+
+import argparse
+from pathlib import Path
+from typing import Any, NoReturn
+
+from experiments.reading import ScenarioError
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, and takes no shortened options: later ones would change their meaning."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise it as what `guarded` makes one sentence of."""
+        raise ScenarioError(message)
+
+
+def directory(text: str) -> Path:
+    """Return the directory that an argument names; it need not exist. Raises argparse.ArgumentTypeError for none."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' names no directory")
+    return Path(text)

@@ -1,0 +1,135 @@
+"""`bicoastal compare`: from its arguments to runs, table and pictures."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from emulation.registry import BackendRegistry, UnknownBackendError
+from experiments.arguments import directory
+from experiments.compare import Comparison, compare, to_document, to_table
+from experiments.console import DONE, FAILED, UNSUPPORTED, say
+from experiments.overrides import Override, option, parse_override
+from experiments.progress import reporter
+from experiments.reading import ScenarioError
+from experiments.runner import World, plan, run_all
+from experiments.scenario import DEFAULT_SCENARIO, MAX_SEED, Scenario, load_scenario
+from experiments.store import Store
+from experiments.workload import check_transport_name
+from transports.registry import Registry, UnknownTransportError
+from wan.units import format_rate, format_size, format_time
+
+MAX_SEEDS = 100_000
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's subparsers."""
+    comparing = commands.add_parser("compare", help="carry a scenario's all-reduce by several transports")
+    comparing.add_argument(
+        "scenario",
+        nargs="?",
+        default=DEFAULT_SCENARIO,
+        metavar="SCENARIO",
+        help=f"a bundled scenario or a .toml file (default: {DEFAULT_SCENARIO})",
+    )
+    comparing.add_argument(
+        "--transport", action="append", metavar="T", help="a transport's name or module:ATTRIBUTE; may be repeated"
+    )
+    comparing.add_argument("--backend", default="sim", help="the world to run in (default: sim)")
+    comparing.add_argument("--iterations", type=int, metavar="N", help="iterations of each run")
+    comparing.add_argument("--seed", type=int, metavar="N", help="the first run's seed")
+    comparing.add_argument("--seeds", type=int, default=1, metavar="N", help="how many seeds to run (default: 1)")
+    comparing.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the scenario: links.loss=1e-3, links[1].loss=0, adaptive.KEY=…, scenario.gap='1 s'",
+    )
+    comparing.add_argument("--out", type=directory, metavar="DIR", help="for results (default: out/SCENARIO)")
+    comparing.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    comparing.set_defaults(command=_compare)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
+    if not 1 <= arguments.seeds <= MAX_SEEDS:
+        raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and {MAX_SEEDS}")
+    with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
+        scenario = load_scenario(arguments.scenario, world.transports, _overrides(arguments))
+        names = arguments.transport or scenario.transports
+        transports = resolve_transports(names, world.transports, arguments.transport)
+    try:
+        world.backends.resolve(arguments.backend)
+    except UnknownBackendError as error:
+        raise ScenarioError(f"--backend: {error}") from error
+    seeds = range(scenario.seed, scenario.seed + arguments.seeds)
+    if seeds[-1] > MAX_SEED:
+        raise ScenarioError(f"--seeds: seed {seeds[-1]} would be more than {MAX_SEED}")
+    tasks = plan(scenario, backend=arguments.backend, transports=transports, seeds=seeds)
+    directory = arguments.out or Path("out") / scenario.name
+    with Store(directory) as store:
+        with reporter(tasks) as progress:
+            run_all(tasks, store, world, progress=progress)
+        comparison = compare(store, [task.key for task in tasks])
+        files = [str(store.path), *_draw(store, comparison, world.transports, directory)]
+    if arguments.json:
+        say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
+    else:
+        console = Console(highlight=False)
+        notes = [_paths_note(scenario), f"written: {', '.join(files)}"]
+        with console.capture() as captured:
+            console.print(to_table(comparison, width=console.width, notes=notes))
+        say(captured.get().removesuffix("\n"))
+    return _exit_code(comparison)
+
+
+def _overrides(arguments: argparse.Namespace) -> list[Override]:
+    overrides = [parse_override(text) for text in arguments.set]
+    for name in ("iterations", "seed"):
+        if (value := getattr(arguments, name)) is not None:
+            overrides.append(option(f"--{name}", f"scenario.{name}", value))
+    return overrides
+
+
+def resolve_transports(names: Sequence[str], registry: Registry, given: Sequence[str] | None) -> list[str]:
+    """Check that every name can be had, and return each once."""
+    place = "--transport: " if given else ""
+    for name in names:
+        try:
+            check_transport_name(name, registry)
+            registry.resolve(name)
+        except (ScenarioError, UnknownTransportError) as error:
+            raise ScenarioError(f"{place}{error}") from error
+    return list(dict.fromkeys(names))
+
+
+def _draw(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[str]:
+    from experiments.plot import draw_comparison  # noqa: PLC0415 (matplotlib takes half a second that `list` need not)
+
+    return [str(path) for path in draw_comparison(store, comparison, registry, directory)]
+
+
+def _paths_note(scenario: Scenario) -> str:
+    topology = scenario.topology
+    names = dict.fromkeys(path for job in scenario.jobs for path in job.paths)
+    kinds = dict.fromkeys((topology.path_rate_bps(name), topology.path_rtt_s(name)) for name in names)
+    shards = dict.fromkeys(job.allreduce.shard_bytes for job in scenario.jobs)
+    listed = ", ".join(
+        f"{sum((topology.path_rate_bps(name), topology.path_rtt_s(name)) == kind for name in names)} × "
+        f"{format_rate(kind[0])} at RTT {format_time(kind[1])}"
+        for kind in kinds
+    )
+    return f"paths: {listed}; shard: {', '.join(format_size(size) for size in shards)} in each direction."
+
+
+def _exit_code(comparison: Comparison) -> int:
+    statuses = [result.status for result in comparison.transports]
+    if "failed" in statuses:
+        return FAILED
+    return UNSUPPORTED if all(status == "unsupported" for status in statuses) else DONE

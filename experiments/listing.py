@@ -1,0 +1,79 @@
+"""`bicoastal list`: what there is to choose from."""
+
+import argparse
+from typing import Any
+
+from emulation.registry import BackendRegistry, UnknownBackendError
+from experiments.bundled import bundled_data, bundled_names
+from experiments.console import DONE, say
+from experiments.deployment import load_deployment
+from experiments.reading import parse_toml
+from transports.registry import Registry, UnknownTransportError
+from wan.units import format_size
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's subparsers."""
+    listing = commands.add_parser("list", help="list what there is to choose from")
+    listing.add_argument("what", choices=tuple(_LISTS))
+    listing.set_defaults(command=_list)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    rows = _LISTS[arguments.what]()
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, description in rows:
+        say(f"{name:{width}}  {description}".rstrip())
+    return DONE
+
+
+def _list_transports() -> list[tuple[str, str]]:
+    registry = Registry.installed()
+    rows = []
+    for name in registry.names():
+        try:
+            rows.append((name, registry.resolve(name).description))
+        except UnknownTransportError as error:
+            rows.append((name, f"unusable: {error}"))
+    return rows
+
+
+def _list_backends() -> list[tuple[str, str]]:
+    registry = BackendRegistry.installed()
+    rows = []
+    for name in registry.names():
+        try:
+            backend = registry.resolve(name)
+        except UnknownBackendError as error:
+            rows.append((name, f"unusable: {error}"))
+        else:
+            rows.append((name, (backend.__doc__ or "").strip().splitlines()[0] if backend.__doc__ else ""))
+    return rows
+
+
+def _list_scenarios() -> list[tuple[str, str]]:
+    rows = []
+    for name in bundled_names("scenarios"):
+        document = parse_toml(bundled_data("scenarios", name), f"{name}.toml")
+        header = document.get("scenario")
+        rows.append((name, str(header.get("description", "")) if isinstance(header, dict) else ""))
+    return rows
+
+
+def _list_deployments() -> list[tuple[str, str]]:
+    rows = []
+    for name in bundled_names("deployments"):
+        deployment = load_deployment(name, None)
+        shard = format_size(deployment.wide_area_shard_bytes)
+        pairs = f"{deployment.gpu_pairs:,} GPU pairs, {shard} for each to send across"
+        what = pairs if deployment.sites == 2 else f"{deployment.gpus:,} GPUs at one site"
+        rows.append((name, f"{what}. {deployment.source}"))
+    return rows
+
+
+_LISTS = {
+    "transports": _list_transports,
+    "backends": _list_backends,
+    "scenarios": _list_scenarios,
+    "deployments": _list_deployments,
+}
