@@ -1,7 +1,7 @@
 """The command line's way in and out: `bicoastal COMMAND …`; `experiments.parser` says which commands there are.
 
 Exit codes: 0 done; 1 a run failed; 2 bad usage or input, in one sentence; 3 nothing asked for is supported here;
-130 interrupted.
+130 interrupted. Those of `exec` are its programs' own, once they run.
 
 Whatever takes its time to import is imported once signals are taken care of: a Ctrl-C in the first half second is one
 like any other.

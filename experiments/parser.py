@@ -3,7 +3,7 @@
 import argparse
 from importlib.metadata import version
 
-from experiments import comparing, export, listing, validate
+from experiments import comparing, execute, export, listing, machine, validate
 from experiments.arguments import Parser
 
 
@@ -15,5 +15,7 @@ def build_parser() -> argparse.ArgumentParser:
     comparing.add_parser(commands)
     listing.add_parser(commands)
     export.add_parser(commands)
+    execute.add_parser(commands)
+    machine.add_parsers(commands)
     validate.add_parser(commands)
     return parser

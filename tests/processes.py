@@ -4,6 +4,7 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +60,12 @@ def python_for_everybody() -> str:
 
 def as_nobody(code: str, *arguments: str, through: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run a Python program as an ordinary user who has nothing, through another command if so wished."""
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     argv = [*UNPRIVILEGED, *through, python_for_everybody(), "-c", code, *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, cwd="/", timeout=90)
+    with tempfile.TemporaryDirectory() as runtime:
+        os.chown(runtime, 65534, 65534)
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "XDG_RUNTIME_DIR": runtime,
+        }
+        return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, cwd="/", timeout=90)

@@ -1,0 +1,96 @@
+"""`bicoastal doctor` and `bicoastal clean`: what this machine can do, and what killed runs left on it."""
+
+import argparse
+import json
+import os
+import platform
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from emulation.base import RunFailedError
+from emulation.cleanup import clean
+from emulation.host import Ceiling, HostFacts, survey
+from experiments.console import say
+from wan.units import format_rate, format_time
+
+
+def add_parsers(commands: Any) -> None:
+    """Add the commands to argparse's subparsers."""
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what this machine can do",
+        description="Say what this machine can do with real packets, and for each thing that is missing the command "
+        "that adds it. Ends with 3 when there can be no real packets at all.",
+    )
+    doctor.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    doctor.set_defaults(command=_doctor)
+    cleaning = commands.add_parser("clean", help="remove what killed runs of this user left")
+    cleaning.set_defaults(command=_clean)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    found = survey()
+    if arguments.json:
+        say(json.dumps(to_document(found), indent=2, allow_nan=False))
+    else:
+        console = Console(highlight=False)
+        with console.capture() as captured:
+            console.print(to_table(found))
+            for line in ceiling_lines(found.ceiling):
+                console.print(line, markup=False)
+        say(captured.get().removesuffix("\n"))
+    return 0 if found.has("relay") else 3
+
+
+def to_document(found: HostFacts) -> dict[str, object]:
+    """Return what was found as JSON has it; rates are in bit/s, times in seconds."""
+    return {
+        "kernel": platform.release(),
+        "processors": len(os.sched_getaffinity(0)),
+        "facts": [asdict(fact) for fact in found.facts],
+        "ceiling": None if found.ceiling is None else asdict(found.ceiling),
+    }
+
+
+def to_table(found: HostFacts) -> Table:
+    """Return what was found as a table: what there is, and what adds what there is not."""
+    title = f"Linux {platform.release()}, {len(os.sched_getaffinity(0))} processors"
+    table = Table(title=title, title_justify="left", title_style="", box=None, header_style="bold", pad_edge=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("here", no_wrap=True)
+    table.add_column("remarks", overflow="fold")
+    for fact in found.facts:
+        remarks = ". ".join(filter(None, (fact.detail, f"To add it: {fact.remedy}" if fact.remedy else "")))
+        table.add_row(fact.name, Text("yes") if fact.available else Text("no", style="bold red"), Text(remarks))
+    return table
+
+
+def ceiling_lines(ceiling: Ceiling | None) -> list[str]:
+    """Return what was measured, in words."""
+    if ceiling is None:
+        return []
+    return [
+        f"ceiling: the relay carried {format_rate(ceiling.tcp_bps)} of kernel TCP at MTU 1500, "
+        f"{ceiling.packets_per_s:,.0f} frames/s, with {ceiling.cpu_share:.0%} of a core;",
+        f"at half of that, 99 % of frames were less than {format_time(ceiling.half_p99_s)} late.",
+    ]
+
+
+def _clean(_arguments: argparse.Namespace) -> int:
+    try:
+        report = clean()
+    except OSError as error:
+        raise RunFailedError(f"{error.filename} cannot be removed ({error.strerror})") from error
+    for tag in report.removed:
+        say(f"removed the run {tag}")
+    for pid in report.killed:
+        say(f"ended process {pid}")
+    for tag in report.running:
+        say(f"left alone the run {tag}, which is alive")
+    if not (report.removed or report.killed):
+        say("there was nothing to remove")
+    return 0
