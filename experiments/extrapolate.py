@@ -113,7 +113,7 @@ def extrapolate(deployment: Deployment, assumptions: Assumptions) -> Extrapolati
 def to_document(found: Extrapolation) -> dict[str, Any]:
     """Return the JSON document; bytes, seconds and bit/s, floats with 12 digits. A rate that there is not is null."""
     d = found.deployment
-    document = {
+    document: dict[str, Any] = {
         "deployment": {
             "name": d.name,
             "source": d.source,
@@ -143,8 +143,7 @@ def to_document(found: Extrapolation) -> dict[str, Any]:
         "wan": None if found.wan is None else asdict(found.wan),
         "hangs_on": [asdict(change) for change in found.changes],
     }
-    rounded = _rounded(document)
-    return rounded if isinstance(rounded, dict) else {}
+    return {key: _rounded(value) for key, value in document.items()}
 
 
 def _rounded(value: object) -> object:

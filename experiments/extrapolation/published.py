@@ -14,6 +14,9 @@ from experiments.extrapolation.computation import full_over_selective, scaled_ti
 from experiments.extrapolation.exposure import exposed_share, least_wan_bps
 from experiments.extrapolation.fabric import folded_clos_cables, folded_clos_switches
 from experiments.extrapolation.stages import gradient_stages, pipeline_stage, tensor_stage
+from experiments.extrapolation.tails import Crossing
+from experiments.extrapolation.tails_paced import Delay, SelectiveRepeat
+from wan.collectives import LocalStage
 from wan.deployment import Deployment
 from wan.transformer import Transformer
 
@@ -72,6 +75,29 @@ def _wan_per_flow(_: Inputs) -> Computed:
 def _exposed_experts(deployment: Deployment) -> Computed:
     share = float(exposed_share(deployment, PUBLISHED))
     return Computed(value=None, note=f"the published model's shape is not known; hundred-trillion-moe has {share:.3f}")
+
+
+def _faster_scale_out(_: Inputs) -> Computed:
+    ours = _exposed_experts(replace(_experts(), scale_out_bps=1600e9))
+    # x on scale-out and y on scale-up, in units of computation: (x + y) / (1 + x + y) = 0.20 at 1.8 TB/s, and
+    # (x + 18 y) / (1 + x + 18 y) = 0.75 at 800 Gbit/s
+    slow, fast = 0.75 / (1 - 0.75), 0.20 / (1 - 0.20)
+    up = (slow - fast) / (18 - 1)
+    left = up + (fast - up) / 2
+    linear = left / (1 + left)
+    return Computed(
+        value=None,
+        note=f"{ours.note}; with nothing hidden the two shares above would leave {linear:.2f}, so something of it is",
+    )
+
+
+def _stable_scale_out(_: Inputs) -> Computed:
+    paper = _paper()
+    shares = (
+        f"{float(exposed_share(replace(paper, scale_out_bps=rate * 1e9), PUBLISHED)):.3f} at {rate} Gbit/s"
+        for rate in (200, 400, 800, 1600)
+    )
+    return Computed(value=None, note=f"a layer exposes {', '.join(shares)}")
 
 
 def _training_months(_: Inputs) -> Computed:
@@ -171,6 +197,55 @@ def _model(name: str) -> Callable[[Inputs], Computed]:
     return lambda _: Computed(value=load_deployment(name, None).model.parameters, how="layers and embeddings")
 
 
+def _dimensions(bandwidths: str) -> Callable[[Inputs], Computed]:
+    def compute(inputs: Inputs) -> Computed:
+        rates_Bps = [1e9 * rate for rate in inputs[bandwidths]]  # noqa: N806 (bytes per second are written B/s)
+        time_s = 0.0
+        for phase in inputs["phases"]:
+            volume_bytes, busy_s = phase["volume_bytes"], []
+            for ranks, rate_Bps in zip(phase["ranks"], rates_Bps, strict=True):  # noqa: N806
+                stage = LocalStage(
+                    name="dimension",
+                    collective=phase["collective"],
+                    ranks=ranks,
+                    volume_bytes=volume_bytes,
+                    rate_Bps=rate_Bps,
+                )
+                busy_s.append(stage.time_s)
+                volume_bytes /= ranks
+            time_s += phase["times"] * max(busy_s)
+        return Computed(value=time_s, how="sum over collectives of the busiest dimension's time")
+
+    return compute
+
+
+def _selective_repeat(loss: float) -> Callable[[Inputs], Computed]:
+    def compute(inputs: Inputs) -> Computed:
+        rtt_s, message_bytes = inputs["rtt_s"], inputs["message_bytes"]
+        model = SelectiveRepeat(
+            name="sdr",
+            source="arXiv 2505.05366",
+            header_bytes=0,
+            repair=Delay(rtts=inputs["rto_rtts"], packets=1.0),
+            tail=Delay(rtts=inputs["rto_rtts"]),
+        )
+        crossing = Crossing(
+            payload_bytes=float(message_bytes),
+            rate_bps=inputs["rate_bps"],
+            rtt_s=rtt_s,
+            loss=loss,
+            mtu_bytes=inputs["chunk_bytes"],
+            framing_bytes=0,
+        )
+        at_sender_s = float(model.mean_s(crossing)) + rtt_s / 2
+        return Computed(
+            value=at_sender_s / (8 * message_bytes / inputs["rate_bps"] + rtt_s),
+            how="mean of max over chunks of i T + (RTO + T)(Y - 1)",
+        )
+
+    return compute
+
+
 FIGURES: dict[str, Callable[[Inputs], Computed]] = {
     "parameters": lambda _: Computed(value=_paper().model.parameters, how="12 L h^2 + 2 V h"),
     "memory_total_TB": lambda _: Computed(
@@ -195,7 +270,8 @@ FIGURES: dict[str, Callable[[Inputs], Computed]] = {
     ),
     "exposed_share_moe": lambda _: _exposed_experts(_experts()),
     "exposed_share_moe_scale_up_800G": lambda _: _exposed_experts(_slow_scale_up(_experts())),
-    "exposed_share_moe_scale_out_1600G_below": lambda _: _exposed_experts(replace(_experts(), scale_out_bps=1600e9)),
+    "exposed_share_moe_scale_out_1600G_below": _faster_scale_out,
+    "dense_exposed_share_stable_from_scale_out_bps": _stable_scale_out,
     "wan_bandwidth_per_gpu_masking_everything_bps": _wan_per_gpu,
     "wan_bandwidth_per_flow_bps": _wan_per_flow,
     "training_months": _training_months,
@@ -206,6 +282,10 @@ FIGURES: dict[str, Callable[[Inputs], Computed]] = {
     "multi_rail_76x4_saving_cables": _rail_cables,
     "four_plane_saving_switches_and_cables": _planes,
     "fct_8192_hosts_optimal_ms": _permutation,
+    "libra_gpt3_4d_communication_s": _dimensions("bandwidth_GBps"),
+    "libra_gpt3_4d_equal_split_communication_s": _dimensions("equal_split_GBps"),
+    "sdr_rdma_mean_slowdown_at_1e-4": _selective_repeat(1e-4),
+    "sdr_rdma_mean_slowdown_at_1e-3": _selective_repeat(1e-3),
     "eos_10752_h100_min": _more_gpus,
     "megatron_full_recompute_22b_s": _megatron("m22b", layers=48, hidden=6144),
     "megatron_full_recompute_175b_s": _megatron("m175b", layers=96, hidden=12288),

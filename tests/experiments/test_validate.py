@@ -12,6 +12,7 @@ from experiments.extrapolation.published import FIGURES, Computed
 from experiments.reading import ScenarioError
 from experiments.references import load_references, read_reference
 
+BUNDLED = ("hundred-trillion", "libra", "sdr-rdma", "training")
 FOLDER = Path(__file__).parents[2] / "experiments" / "references"
 
 
@@ -50,7 +51,7 @@ def test_the_command_prints_all_and_ends_well(capsys: pytest.CaptureFixture[str]
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is True
     figures = {figure["name"]: figure for figure in found["figures"]}
-    names = [figure["name"] for name in ("hundred-trillion", "training") for figure in document(name)["figure"]]
+    names = [figure["name"] for name in BUNDLED for figure in document(name)["figure"]]
     assert list(figures) == names
     assert figures["dp_stage_2_datacenter_ms"]["computed"] == pytest.approx(98.27, abs=0.005)
     assert figures["fat_tree_cost_usd"]["computed"] is None
