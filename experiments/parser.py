@@ -3,7 +3,7 @@
 import argparse
 from importlib.metadata import version
 
-from experiments import comparing, execute, export, listing, machine, validate
+from experiments import comparing, execute, export, extrapolate, listing, machine, validate
 from experiments.arguments import Parser
 
 
@@ -17,5 +17,6 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_parser(commands)
     execute.add_parser(commands)
     machine.add_parsers(commands)
+    extrapolate.add_parser(commands)
     validate.add_parser(commands)
     return parser
