@@ -312,7 +312,7 @@ class Flight:
         """Do what is due: take for lost what is overdue, or let probes leave with what has waited longest."""
         if self._loss_at <= now:
             self._detect(now)
-        elif self.probe_at <= now:
+        if self._loss_at == INFINITY and self.probe_at <= now:
             self.timeouts += 1
             self._backoffs += 1
             self.probes = PROBES
