@@ -96,8 +96,10 @@ class CoastJob:
             self._tell(Complete(job=self.spec.name, iteration=self._iteration, at_s=now))
 
     def verify(self) -> None:
-        """Compare with the true sum."""
+        """Compare with the true sum; the ends may rest."""
         self._tell(Verified(job=self.spec.name, iteration=self._iteration, verified=self._session.verify()))
+        for end in self._ends.values():
+            end.rest(self._driver.clock.now())
 
     def close(self) -> None:
         """Tell what was counted; the iteration is over, complete or not."""
@@ -115,8 +117,6 @@ class CoastJob:
                 tallies=tallies,
             )
         )
-        for end in self._ends.values():
-            end.rest(self._driver.clock.now())
 
     def _stop_counting(self, now: float) -> None:
         began_cpu_s, began_s = self._began_cpu

@@ -27,11 +27,16 @@ from emulation.wire_format import WireFormat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathEnd:
-    """Where a path ends at a coast: its own address there, and the far coast's."""
+    """Where a path ends at a coast: its own address there, and the far coast's.
+
+    device: the coast's interface. table: the routing table for sockets bound to `address`.
+    """
 
     path: str
     address: str
     peer_address: str
+    device: str
+    table: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

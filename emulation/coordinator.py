@@ -250,8 +250,9 @@ class Coordinator:
     def _take(self, site: str, news: News) -> None:
         match news:
             case Connected(flow=flow, at_s=at_s):
+                again = flow in self._handshakes
                 self._handshakes.setdefault(flow, at_s)
-                if self._all_connected:
+                if self._all_connected and not again:
                     for conduct in self._conducts:
                         conduct.start(self._now())
             case Prepared() | Complete() | Verified() | Closed():

@@ -75,7 +75,7 @@ class FlowEnd(ABC):
         """Return the present point of the time series."""
 
     def rest(self, now: float) -> None:  # noqa: B027 (most ends need no rest)
-        """An iteration has been closed, and the next one has not been prepared: do what is to be done in between."""
+        """All messages of an iteration have arrived: do what is to be done before the next one."""
 
     @abstractmethod
     def close(self) -> None:

@@ -310,4 +310,5 @@ def machine_features() -> frozenset[str]:
     features = {f"kernel {name}" for name in available_congestion_controls()}
     if _mptcp().available:
         features.add("kernel mptcp")
+    features.add("learned windows")  # routes of namespaces of our own can always be changed
     return frozenset(features)

@@ -1,7 +1,7 @@
 """The kernel's own TCP as transports: sockets of a coast's process, one connection for each flow.
 
-A message is a header (the run's token, its number, its length) and its octets. A connection whose first header lacks
-the token is a stranger's and is closed.
+A message is a header (the run's token, its number, its length) and its octets; a header alone is a greeting. A
+connection whose headers lack the token is a stranger's and is closed.
 """
 
 import os
@@ -89,6 +89,9 @@ class KernelTcpEnd(FlowEnd):
     def prepare(self, connection: socket.socket) -> None:
         """Set what a new connection is to have, before its handshake."""
 
+    def connected(self, now: float) -> None:
+        """A handshake is over."""
+
     def _connected(self, now: float) -> None:
         connection = self._connection
         assert connection is not None
@@ -97,10 +100,16 @@ class KernelTcpEnd(FlowEnd):
             self._context.listener.failed(f"{self.name}: {os.strerror(number)}")
             return
         self._sender = _Sender(self, connection)
+        self.connected(now)
         self._context.listener.connected(self._context.flow.name, now)
         for part in self._waiting:
             self._sender.offer(part, now)
         self._waiting = []
+
+    def greet(self, now: float) -> None:
+        """Show the token before there is a message: its acknowledgement opens the receiver's window (`initrwnd`)."""
+        if self._sender is not None:
+            self._sender.offer(memoryview(_HEADER.pack(self._context.token, 0, 0)), now)
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
         """Hand a message to the kernel, as fast as it takes it."""
@@ -128,14 +137,14 @@ class KernelTcpEnd(FlowEnd):
 
     def greeted(self, connection: socket.socket) -> None:
         """A connection has shown the token: it is the flow's from now on."""
-        self._retire()
+        self.retire()
         self._connection = connection
 
     def turned_away(self) -> None:
         """A connection did not show the token."""
         self._strangers += 1
 
-    def _retire(self) -> None:
+    def retire(self) -> None:
         """Close the present connection, and keep what it has counted."""
         if self._connection is not None:
             self._past = self.tally()
@@ -187,7 +196,7 @@ class KernelTcpEnd(FlowEnd):
 
     def close(self) -> None:
         """Close every socket."""
-        self._retire()
+        self.retire()
         if self._listener is not None:
             self._clock.on_readable(self._listener.fileno(), None)
             self._listener.close()
@@ -260,7 +269,7 @@ class _Receiver:
             self._end.context.listener.delivered(self._end.context.flow.name, self._message_id, data, now)
             return
         token, self._message_id, length = _HEADER.unpack(self._header)
-        if token != self._end.context.token or not 0 < length <= _LARGEST_MESSAGE_BYTES:
+        if token != self._end.context.token or length > _LARGEST_MESSAGE_BYTES:
             self._end.turned_away()
             self._leave(keep=False)
             return
@@ -268,6 +277,9 @@ class _Receiver:
             self._greeted = True
             self._end.greeted(self._connection)
             self._end.context.clock.on_readable(self._connection.fileno(), self._receive)
+        if length == 0:  # a greeting
+            self._room = memoryview(self._header)
+            return
         self._data = bytearray(length)
         self._room = memoryview(self._data)
 

@@ -208,7 +208,13 @@ class _Ground:
 
     def path_ends(self, site: str) -> Sequence[PathEnd]:
         return [
-            PathEnd(path=port.path, address=port.address, peer_address=port.peer_address)
+            PathEnd(
+                path=port.path,
+                address=port.address,
+                peer_address=port.peer_address,
+                device=port.device,
+                table=str(port.table),
+            )
             for port in self._coasts.wiring.ports
             if port.site == site
         ]

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -17,6 +17,7 @@ from emulation.base import RunFailedError, RunSpec, UnsupportedError
 from emulation.memory import machine_memory_bytes, run_memory_bytes
 from emulation.records import RunRecord
 from emulation.registry import BackendRegistry
+from emulation.scaled import scaled_run
 from experiments.scenario import Scenario
 from experiments.store import RunRow, RunStatus, Store, UnfitRecordError, run_key
 from transports.registry import Registry
@@ -24,17 +25,19 @@ from transports.registry import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One run to be made: a transport, a seed, a world."""
+    """One run to be made: a transport, a seed, a world. options: what the backend is made with besides its registry."""
 
     transport: str
     jobs: tuple[str, ...]
     backend: str
     spec: RunSpec
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:
         """Under which its result stands in the store."""
-        return run_key(self.spec, self.backend)
+        world = "/".join((self.backend, *(f"{name}={value}" for name, value in self.options)))
+        return run_key(self.spec, world)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +63,16 @@ Progress = Callable[[Task, Outcome], None]
 
 
 def plan(
-    scenario: Scenario, *, backend: str, transports: Sequence[str], seeds: Sequence[int], sampled: bool = True
+    scenario: Scenario,
+    *,
+    backend: str,
+    transports: Sequence[str],
+    seeds: Sequence[int],
+    sampled: bool = True,
+    scale: float = 1.0,
+    options: Mapping[str, str] | None = None,
 ) -> list[Task]:
-    """Return a task for each transport and seed, transport by transport.
+    """Return a task for each transport and seed, transport by transport; scale: see `emulation.scaled`.
 
     Time series are kept for the first seed alone, if `sampled`: they take most of the room, and one is enough to draw.
     """
@@ -71,7 +81,8 @@ def plan(
             transport=transport,
             jobs=scenario.compared_jobs,
             backend=backend,
-            spec=scenario.run_spec(transport, seed=seed, sampled=sampled and seed == seeds[0]),
+            spec=scaled_run(scenario.run_spec(transport, seed=seed, sampled=sampled and seed == seeds[0]), scale),
+            options=tuple(sorted((options or {}).items())),
         )
         for transport in transports
         for seed in seeds
@@ -106,7 +117,7 @@ def _row(task: Task, outcome: Outcome) -> RunRow:
         transport=task.transport,
         jobs=task.jobs,
         seed=task.spec.seed,
-        scale=1.0 if record is None else record.scale,
+        scale=task.spec.scale if record is None else record.scale,
         status=outcome.status,
         reason=outcome.reason,
         array_note="" if record is None else record.array_note,
@@ -116,7 +127,7 @@ def _row(task: Task, outcome: Outcome) -> RunRow:
 def run_task(task: Task, world: World) -> Outcome:
     """Run one task here. Whatever goes wrong in the world or the transport is an outcome, not an exception."""
     try:
-        record = world.backends.resolve(task.backend)(world.transports).run(task.spec)
+        record = world.backends.resolve(task.backend)(world.transports, **dict(task.options)).run(task.spec)
     except UnsupportedError as error:
         return Outcome(status="unsupported", reason=_sentence(error))
     except RunFailedError as error:

@@ -5,8 +5,10 @@ bandwidth-delay product in packets, since the packets stay as large as they were
 larger share of it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import inf, prod, sqrt
 
+from wan.allreduce import AllReduceSpec
 from wan.checks import check_positive
 from wan.schedule import LinkEvent, RateStep
 from wan.topology import LinkSpec, Topology
@@ -56,3 +58,46 @@ def _scaled_link(link: LinkSpec, divisor: float) -> LinkSpec:
 
 def _scaled_event(event: LinkEvent, divisor: float) -> LinkEvent:
     return replace(event, rate_bps=event.rate_bps / divisor) if isinstance(event, RateStep) else event
+
+
+def scaled_allreduce(spec: AllReduceSpec, divisor: float) -> AllReduceSpec:
+    """Return the all-reduce with its shard divided, to whole elements; one for each trip at least.
+
+    What happens inside the coasts keeps its time. Raises ValueError unless the divisor is a finite number above zero.
+    """
+    check_positive("divisor", divisor)
+    elements = max(spec.trips, round(spec.shard_bytes / divisor / spec.itemsize))
+    shard_bytes = elements * spec.itemsize if divisor != 1 else spec.shard_bytes
+    array_bytes = None if spec.array_bytes is None else min(spec.array_bytes, shard_bytes)
+    return replace(spec, shard_bytes=shard_bytes, array_bytes=array_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionlessGroups:
+    """What decides how a transport fares on a path, in numbers without units.
+
+    payload_per_bdp: a burst over the bandwidth-delay product. bdp_packets: the latter in full packets.
+    losses_per_burst: expected. window_per_bdp: the window that Reno's response to the loss allows (RFC 5348 §3.1 with
+    b = 1 and no timeouts: sqrt(3 / (2 p)) packets), over the bandwidth-delay product; infinite without loss. The
+    last two are None where a link's loss depends on what is sent, as that of a burst's tail does.
+    """
+
+    payload_per_bdp: float
+    bdp_packets: float
+    losses_per_burst: float | None
+    window_per_bdp: float | None
+
+
+def dimensionless_groups(topology: Topology, path: str, payload_bytes: float) -> DimensionlessGroups:
+    """Return the groups for a burst of `payload_bytes` on a path, with the mean loss of its links."""
+    mtu_bytes = topology.path_mtu_bytes(path)
+    bdp_packets = topology.path_rate_bps(path) * topology.path_rtt_s(path) / 8 / mtu_bytes
+    packets = payload_bytes / mtu_bytes
+    losses = [link.loss.mean_loss for link in topology.path_links(path)]
+    loss = None if None in losses else 1.0 - prod(1.0 - (share or 0.0) for share in losses)
+    return DimensionlessGroups(
+        payload_per_bdp=packets / bdp_packets,
+        bdp_packets=bdp_packets,
+        losses_per_burst=None if loss is None else loss * packets,
+        window_per_bdp=None if loss is None else sqrt(1.5 / loss) / bdp_packets if loss else inf,
+    )
