@@ -10,6 +10,7 @@ import pytest
 
 from emulation.base import JobSpec, RunSpec, TransportUse
 from emulation.simulator import SimulatorBackend
+from experiments import cli
 from transports.registry import Registry, TransportSpec
 from wan.allreduce import AllReduceSpec
 from wan.loss import Bernoulli
@@ -55,3 +56,16 @@ def test_the_example_transport_resolves_by_module_and_attribute_and_carries_an_a
     record = SimulatorBackend(Registry()).run(RunSpec(name="readme", topology=topology, jobs=(job,)))
     assert record.status == "ok"
     assert all(iteration.verified for iteration in record.iterations)
+
+
+def test_what_the_wan_rate_hangs_on_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shown,) = re.findall(
+        r"^(    what that hangs on.*?)\n\n", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    monkeypatch.setenv("COLUMNS", "100")
+    assert cli.main(["extrapolate"]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    lines = [line.removeprefix("    ") for line in shown.splitlines()]
+    assert printed[printed.index(lines[0]) :][: len(lines)] == lines
