@@ -15,6 +15,7 @@ from experiments.extrapolation.exposure import (
     step_s,
 )
 from experiments.extrapolation.stages import wide_area_s
+from wan.deployment import Deployment
 
 PAPER = load_deployment("hundred-trillion", None)
 AS_PUBLISHED = replace(PUBLISHED, wan_serialisation=True)
@@ -60,6 +61,40 @@ def test_at_the_least_rate_nothing_is_exposed_and_a_little_below_something_is() 
         for factor, exposed in ((1.0001, False), (0.99, True)):
             found_s = exposed_gradient_s(PAPER, assumptions, *wide_area_s(PAPER, assumptions, factor * least_bps))
             assert (found_s > 0) == exposed
+
+
+def test_the_least_rate_of_any_deployment_and_assumption_is_the_one_that_a_search_would_find() -> None:
+    generator = np.random.default_rng(3)
+    deployments = [
+        load_deployment(name, None) for name in ("hundred-trillion", "hundred-trillion-moe", "gpt3-two-sites")
+    ]
+    enough, never = 0, 0
+    for _ in range(300):
+        deployment = deployments[generator.integers(3)]
+        assumptions = Assumptions(
+            wan_trips=int(generator.integers(1, 3)),
+            local_reduction=str(generator.choice(["all-reduce", "reduce-scatter"])),  # type: ignore[arg-type]
+            in_network=tuple(name for name in ("rack", "datacenter") if generator.random() < 0.5),
+            chunks=int(generator.choice([1, 2, 5, 64])),
+            cover_passes=float(generator.uniform(0, 12)),
+            communication_covers=bool(generator.random() < 0.5),
+        )
+
+        def exposed_s(
+            rate_bps: float, deployment: Deployment = deployment, assumptions: Assumptions = assumptions
+        ) -> float:
+            found_s = exposed_gradient_s(deployment, assumptions, *wide_area_s(deployment, assumptions, rate_bps))
+            return float(found_s)
+
+        least_bps = least_wan_bps(deployment, assumptions)
+        if np.isfinite(least_bps):
+            enough += 1
+            assert exposed_s(least_bps * (1 + 1e-9)) < 1e-9
+            assert exposed_s(least_bps * 0.999) > 0
+        else:
+            never += 1
+            assert exposed_s(1e30) > 0
+    assert min(enough, never) > 50
 
 
 def test_no_rate_is_enough_where_the_delays_alone_are_longer_than_the_cover() -> None:

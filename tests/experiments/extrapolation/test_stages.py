@@ -73,19 +73,19 @@ def test_nothing_crosses_where_there_is_one_site() -> None:
 def test_tokens_reach_experts_in_the_rack_by_scale_up_and_others_by_scale_out() -> None:
     assert expert_stage(PAPER, Assumptions()) is None
     near = expert_stage(EXPERTS, Assumptions())
-    # two copies of 32,000 * 73,728 / 18 elements in FP4, three quarters of them elsewhere, there and back
-    sent_bytes = 2 * 0.75 * 2 * 32000 * 73728 / 18 * 0.5
+    # two copies of 32,000 * 85,248 / 18 elements in FP4, three quarters of them elsewhere, there and back
+    sent_bytes = 2 * 0.75 * 2 * 32000 * 85248 / 18 * 0.5
     assert near is not None
     assert (near.network, near.sent_bytes) == ("scale-up", pytest.approx(sent_bytes))
     assert near.time_s == pytest.approx(sent_bytes / 1.8e12)
-    far = expert_stage(replace(EXPERTS, data=704, expert=16), Assumptions())
+    far = expert_stage(replace(EXPERTS, expert=12), Assumptions())
     assert far is not None
     assert far.network == "scale-out"
-    assert far.time_s == pytest.approx(2 * 12 / 16 * 2 * 32000 * 73728 / 18 * 0.5 / 100e9)
+    assert far.time_s == pytest.approx(2 * 8 / 12 * 2 * 32000 * 85248 / 18 * 0.5 / 100e9)
 
 
 def test_a_token_in_two_experts_is_added_up_in_both() -> None:
-    volume_bytes = 32000 * 73728 * 0.5
+    volume_bytes = 32000 * 85248 * 0.5
     assert tensor_stage(EXPERTS, Assumptions()).sent_bytes == pytest.approx(3 * 2 * 17 / 18 * volume_bytes)
 
 
