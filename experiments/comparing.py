@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from emulation.registry import BackendRegistry, UnknownBackendError
+from emulation.registry import BackendRegistry
 from experiments.arguments import directory
 from experiments.compare import Comparison, compare, to_document, to_table
 from experiments.console import DONE, FAILED, UNSUPPORTED, say
@@ -18,6 +18,7 @@ from experiments.overrides import Override, option, parse_override
 from experiments.progress import reporter
 from experiments.reading import ScenarioError
 from experiments.runner import World, plan, run_all
+from experiments.scale import fitting_divisor, make_backend, parse_divisor, scale_notes
 from experiments.scenario import DEFAULT_SCENARIO, MAX_SEED, Scenario, load_scenario
 from experiments.store import Store
 from experiments.workload import check_transport_name
@@ -41,6 +42,16 @@ def add_parser(commands: Any) -> None:
         "--transport", action="append", metavar="T", help="a transport's name or module:ATTRIBUTE; may be repeated"
     )
     comparing.add_argument("--backend", default="sim", help="the world to run in (default: sim)")
+    comparing.add_argument(
+        "--impairment",
+        choices=("netem", "relay"),
+        help="what impairs real packets: the kernel's netem or the relay (default: the relay)",
+    )
+    comparing.add_argument(
+        "--scale",
+        metavar="auto|N",
+        help="divide rates and payloads by N (default: auto, by what the machine can carry; 1 in sim)",
+    )
     comparing.add_argument("--iterations", type=int, metavar="N", help="iterations of each run")
     comparing.add_argument("--seed", type=int, metavar="N", help="the first run's seed")
     comparing.add_argument("--seeds", type=int, default=1, metavar="N", help="how many seeds to run (default: 1)")
@@ -64,25 +75,29 @@ def _compare(arguments: argparse.Namespace) -> int:
         scenario = load_scenario(arguments.scenario, world.transports, _overrides(arguments))
         names = arguments.transport or scenario.transports
         transports = resolve_transports(names, world.transports, arguments.transport)
-    try:
-        world.backends.resolve(arguments.backend)
-    except UnknownBackendError as error:
-        raise ScenarioError(f"--backend: {error}") from error
     seeds = range(scenario.seed, scenario.seed + arguments.seeds)
     if seeds[-1] > MAX_SEED:
         raise ScenarioError(f"--seeds: seed {seeds[-1]} would be more than {MAX_SEED}")
-    tasks = plan(scenario, backend=arguments.backend, transports=transports, seeds=seeds)
+    options = {} if arguments.impairment is None else {"impairment": arguments.impairment}
+    divisor = parse_divisor(arguments.scale or "auto")
+    backend = make_backend(world, arguments.backend, options)
+    real_time = backend.capabilities().real_time
+    if divisor is None:
+        divisor = fitting_divisor(backend, scenario, transports)
+    tasks = plan(
+        scenario, backend=arguments.backend, transports=transports, seeds=seeds, scale=divisor, options=options
+    )
     directory = arguments.out or Path("out") / scenario.name
     with Store(directory) as store:
         with reporter(tasks) as progress:
-            run_all(tasks, store, world, progress=progress)
+            run_all(tasks, store, world, workers=0 if real_time else None, progress=progress)
         comparison = compare(store, [task.key for task in tasks])
         files = [str(store.path), *_draw(store, comparison, world.transports, directory)]
     if arguments.json:
         say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
     else:
         console = Console(highlight=False)
-        notes = [_paths_note(scenario), f"written: {', '.join(files)}"]
+        notes = [_paths_note(scenario), *scale_notes(scenario, divisor), f"written: {', '.join(files)}"]
         with console.capture() as captured:
             console.print(to_table(comparison, width=console.width, notes=notes))
         say(captured.get().removesuffix("\n"))

@@ -106,7 +106,7 @@ BAD = {
     "seeds beyond the last": (["--seed", str(2**62), "--seeds", "2"], f"--seeds: seed {2**62 + 1} would be more than"),
     "bad change": (["--set", "links[1].loss=2"], "--set links[1].loss: 2 is not a probability"),
     "out is a file": (["--out", "file"], "file: is no directory for results (File exists)"),
-    "unknown option": (["--scale=2"], "unrecognized arguments: --scale=2"),
+    "unknown option": (["--speed=2"], "unrecognized arguments: --speed=2"),
 }
 
 
