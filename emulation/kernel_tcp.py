@@ -27,14 +27,16 @@ _BACKLOG = 4
 class KernelTcpEnd(FlowEnd):
     """One end of a connection that the kernel drives.
 
-    congestion_control: the kernel's name of it. Raises UnsupportedError where the kernel does not have it.
+    congestion_control: the kernel's name of it. protocol: of the sockets, 0 for TCP. Raises UnsupportedError where the
+    kernel does not have it.
     """
 
-    def __init__(self, context: EndContext, *, congestion_control: str) -> None:
+    def __init__(self, context: EndContext, *, congestion_control: str, protocol: int = 0) -> None:
         self._context = context
         self._congestion_control = congestion_control
+        self._protocol = protocol
         self._clock = context.clock
-        (end,) = context.ends
+        end = context.ends[0]
         self._local = (end.address, context.port)
         self._remote = (end.peer_address, context.port)
         path = context.topology.paths[context.flow.paths[0]]
@@ -48,9 +50,13 @@ class KernelTcpEnd(FlowEnd):
         self._waiting: list[memoryview] = []
         if context.role == "server":
             self._listener = self._make_socket()
-            self._listener.bind(self._local)
+            self.bind_listener(self._listener)
             self._listener.listen(_BACKLOG)
             self._clock.on_readable(self._listener.fileno(), self._accept)
+
+    def bind_listener(self, listener: socket.socket) -> None:
+        """Give the listening socket its address."""
+        listener.bind(self._local)
 
     @property
     def name(self) -> str:
@@ -58,7 +64,7 @@ class KernelTcpEnd(FlowEnd):
         return f"{self._context.flow.name}:{self._context.role}"
 
     def _make_socket(self) -> socket.socket:
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, self._protocol)
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -164,7 +170,11 @@ class KernelTcpEnd(FlowEnd):
 
     def info(self) -> TcpInfo | None:
         """Return what the kernel tells of the connection, None while there is none."""
-        return None if self._connection is None else read_tcp_info(self._connection)
+        return None if self._connection is None else self.read_info(self._connection)
+
+    def read_info(self, connection: socket.socket) -> TcpInfo:
+        """Return what the kernel tells of a connection."""
+        return read_tcp_info(connection)
 
     def tally(self) -> Tally:
         """Return what the kernel has counted; packets are segments with payload, repairs its retransmissions."""

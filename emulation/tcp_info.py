@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # eight octets of state and options; then u32 fields up to total_retrans, u64 pacing_rate … bytes_received, and on
@@ -36,7 +37,11 @@ class TcpInfo(NamedTuple):
 
 def read_tcp_info(connection: socket.socket) -> TcpInfo:
     """Return what the kernel tells. Raises OSError, and ValueError where it tells too little (before Linux 4.19)."""
-    octets = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LONGEST)
+    return parse_tcp_info(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LONGEST))
+
+
+def parse_tcp_info(octets: bytes) -> TcpInfo:
+    """Return what a `struct tcp_info` says. Raises ValueError for one that is too short."""
     if len(octets) < _LAYOUT.size:
         raise ValueError(f"the kernel tells {len(octets)} bytes of a connection; Linux 4.19 and later tell more")
     fields = _LAYOUT.unpack_from(octets)
@@ -57,4 +62,28 @@ def read_tcp_info(connection: socket.socket) -> TcpInfo:
         bytes_sent=rest[12],
         spurious=rest[14],
         timeouts=_RTOS.unpack_from(octets, _RTOS_AT)[0] if len(octets) >= _RTOS_AT + _RTOS.size else 0,
+    )
+
+
+def together(parts: Sequence[TcpInfo]) -> TcpInfo:
+    """Return one for several subflows: sums of windows, counts and rates, the segments' size and the least round trip
+    of the first and the fastest, and the mean round trip.
+    """
+    if not parts:
+        raise ValueError("parts: there is none")
+    return TcpInfo(
+        mss_bytes=parts[0].mss_bytes,
+        in_flight_segments=sum(part.in_flight_segments for part in parts),
+        rtt_s=sum(part.rtt_s for part in parts) / len(parts),
+        cwnd_segments=sum(part.cwnd_segments for part in parts),
+        retransmissions=sum(part.retransmissions for part in parts),
+        pacing_rate_bps=sum(part.pacing_rate_bps for part in parts),
+        bytes_acked=sum(part.bytes_acked for part in parts),
+        segments_sent=sum(part.segments_sent for part in parts),
+        min_rtt_s=min(part.min_rtt_s for part in parts),
+        data_segments_sent=sum(part.data_segments_sent for part in parts),
+        delivery_rate_bps=sum(part.delivery_rate_bps for part in parts),
+        bytes_sent=sum(part.bytes_sent for part in parts),
+        spurious=sum(part.spurious for part in parts),
+        timeouts=sum(part.timeouts for part in parts),
     )
