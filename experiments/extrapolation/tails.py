@@ -106,7 +106,8 @@ class PiecewiseModel(ABC):
         low = np.clip(passed - 1, 0, None)[..., None]
         high = np.clip(passed, None, times.shape[-1] - 1)[..., None]
         t0, t1 = np.take_along_axis(times, low, -1), np.take_along_axis(times, high, -1)
-        v0, v1 = np.take_along_axis(after, low, -1), np.take_along_axis(before, high, -1)
+        v0 = np.take_along_axis(after, low, -1)
+        v1 = np.where(high > 0, np.take_along_axis(before, high, -1), v0)
         share = np.where(t1 > t0, (at - t0) / np.where(t1 > t0, t1 - t0, 1.0), 0.0)
         inside = v0 + (v1 - v0) * np.clip(share, 0.0, 1.0)
         last = passed[..., None] >= times.shape[-1]

@@ -37,16 +37,18 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """What is lost and repaired as one, per message: count, loss of each, time of each, and when the first is across.
+class Units:
+    """What is lost and repaired as one: how many a message has, the loss of each, its time, and that of the whole.
 
-    repairs_s: by how much the repairs that go ahead of new data delay its end.
+    ends_s: when the message is across where nothing is lost but what is repaired before its end. short_s: by how much
+    the last unit is shorter than the others.
     """
 
     count: Array
     loss: Array
     unit_s: Array
     rtt_s: Array
+    short_s: Array
     ends_s: Array
 
 
@@ -72,39 +74,44 @@ class SelectiveRepeat(PiecewiseModel):
     tail_copies: int = 1
     spreads: bool = False
 
-    def unit(self, crossing: Crossing) -> Unit:
+    def units(self, crossing: Crossing) -> Units:
         """Return what the message is made of: its packets."""
-        count = np.asarray(crossing.packets(self.header_bytes), dtype=float)
+        packets = np.asarray(crossing.packets(self.header_bytes), dtype=float)
         packet_s = np.asarray(crossing.packet_s(self.pace))
-        return self._unit(crossing, count, np.asarray(crossing.loss, dtype=float), packet_s)
+        short_s = self._missing(crossing, packets) * packet_s
+        return self._units(crossing, packets, np.asarray(crossing.loss, dtype=float), packet_s, short_s)
 
-    def _unit(self, crossing: Crossing, count: Array, loss: Array, unit_s: Array) -> Unit:
+    def _missing(self, crossing: Crossing, packets: Array) -> Array:
+        """Return what the last packet lacks of a full one, as a share of that on the wire."""
+        room_bytes = crossing.mtu_bytes - self.header_bytes
+        missing_bytes = packets * room_bytes - np.asarray(crossing.payload_bytes)
+        return np.asarray(missing_bytes / (crossing.mtu_bytes + crossing.framing_bytes))
+
+    def _units(self, crossing: Crossing, count: Array, loss: Array, unit_s: Array, short_s: Array) -> Units:
         rtt_s = np.asarray(crossing.rtt_s, dtype=float)
-        last_bytes = np.asarray(crossing.payload_bytes) - (count - 1) * (crossing.mtu_bytes - self.header_bytes)
-        count, loss, unit_s, rtt_s, last_bytes = np.broadcast_arrays(count, loss, unit_s, rtt_s, last_bytes)
+        count, loss, unit_s, rtt_s, short_s = np.broadcast_arrays(count, loss, unit_s, rtt_s, short_s)
         ahead = np.clip(count - self.repair.of(rtt_s, unit_s) / unit_s, 0.0, None)  # whose repairs precede new data
         repeats = loss * self.copies / (1.0 - loss**self.copies)
-        full_bytes = crossing.mtu_bytes + crossing.framing_bytes
-        short_s = unit_s * (1 - (last_bytes + self.header_bytes + crossing.framing_bytes) / full_bytes)
         ends_s = rtt_s / 2 + (count + ahead * repeats) * unit_s - short_s
-        return Unit(count=count, loss=loss, unit_s=unit_s, rtt_s=rtt_s, ends_s=ends_s)
+        return Units(count=count, loss=loss, unit_s=unit_s, rtt_s=rtt_s, short_s=short_s, ends_s=ends_s)
 
     def knots(self, crossing: Crossing) -> tuple[Array, Array, Array]:
         """Return where log F bends or steps; see `PiecewiseModel`."""
-        unit = self.unit(crossing)
-        count, loss = unit.count, unit.loss
-        repair_s = self.repair.of(unit.rtt_s, unit.unit_s) * np.ones_like(count)
+        units = self.units(crossing)
+        count, loss = units.count, units.loss
+        repair_s = self.repair.of(units.rtt_s, units.unit_s) * np.ones_like(count)
         body = np.clip(count - self.tail_packets, 0.0, None)
-        per_round = repair_s / unit.unit_s  # packets that fit into one repair delay
+        per_round = repair_s / units.unit_s  # packets that fit into one repair delay
         whole = np.floor(np.minimum(body / per_round, CLASSES - 1))
         bend_s = repair_s * (1.0 - np.minimum(body / per_round - whole, 1.0))
-        rounds_s = repair_s[..., None] * np.arange(ROUNDS)
+        short_s = units.short_s[..., None]  # all but the last unit have so much less behind them
+        rounds_s = short_s + repair_s[..., None] * np.arange(ROUNDS)
         bends_s = np.minimum(rounds_s + bend_s[..., None], rounds_s + repair_s[..., None])
-        tails_s = self._tail_steps(unit, repair_s)
+        tails_s = self._tail_steps(units, repair_s)
         late_s = np.sort(np.concatenate((rounds_s, bends_s, tails_s), axis=-1), axis=-1)
-        continuous = self._body(late_s, body, per_round, repair_s, loss)
+        continuous = self._body(np.maximum(late_s - short_s, 0.0), body, per_round, repair_s, loss)
         before, after = self._tail(late_s, tails_s, np.minimum(count, self.tail_packets), loss)
-        times = unit.ends_s[..., None] + late_s
+        times = units.ends_s[..., None] + late_s
         before = continuous + before
         before[..., 0] = -np.inf
         return times, before, continuous + after
@@ -125,12 +132,12 @@ class SelectiveRepeat(PiecewiseModel):
             lost = lost * early
         return total
 
-    def _tail_steps(self, unit: Unit, repair_s: Array) -> Array:
+    def _tail_steps(self, units: Units, repair_s: Array) -> Array:
         """Return the lateness at which further attempts of the last packets arrive."""
         if not self.tail_packets:
-            return np.zeros((*unit.count.shape, 1))
-        first_s = self.tail.of(unit.rtt_s, unit.unit_s) * np.ones_like(unit.count)
-        copy_s = (self.tail_packets * unit.unit_s)[..., None] if self.tail_copies > 1 else first_s[..., None]
+            return np.zeros((*units.count.shape, 1))  # the end of a message without loss
+        first_s = self.tail.of(units.rtt_s, units.unit_s) * np.ones_like(units.count)
+        copy_s = (self.tail_packets * units.unit_s)[..., None] if self.tail_copies > 1 else first_s[..., None]
         later_s = first_s[..., None] + repair_s[..., None] * np.arange(ROUNDS - 1)
         return np.concatenate((np.zeros_like(copy_s), copy_s, later_s), axis=-1)
 
@@ -166,14 +173,19 @@ class FecBlocks(SelectiveRepeat):
     source_packets: int = 32
     repair_packets: int = 2
 
-    def unit(self, crossing: Crossing) -> Unit:
-        """Return what the message is made of: its blocks."""
+    @property
+    def block_packets(self) -> int:
+        """Packets of a whole block."""
+        return self.source_packets + self.repair_packets
+
+    def units(self, crossing: Crossing) -> Units:
+        """Return what the message is made of: its blocks, the last of which has as much redundancy but less source."""
         packets = np.asarray(crossing.packets(self.header_bytes), dtype=float)
         count = np.ceil(packets / self.source_packets)
-        size = self.source_packets + self.repair_packets
-        loss = block_failure(np.asarray(crossing.loss, dtype=float), size, self.repair_packets)
-        block_s = np.asarray(crossing.packet_s(self.pace)) * size
-        return self._unit(crossing, count, loss, block_s)
+        loss = block_failure(np.asarray(crossing.loss, dtype=float), self.block_packets, self.repair_packets)
+        packet_s = np.asarray(crossing.packet_s(self.pace))
+        missing = count * self.source_packets - packets + self._missing(crossing, packets)
+        return self._units(crossing, count, loss, packet_s * self.block_packets, missing * packet_s)
 
 
 def block_failure(loss: Array, packets: int, repairs: int) -> Array:

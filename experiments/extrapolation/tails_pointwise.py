@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.extrapolation.tails import Array, ArrayLike, Crossing
 
+MOST_BEYOND = 1 - 1e-16  # 1 would have no logarithm
 LEAST_SHARE = 1e-15  # probability below which the transform has nothing but rounding
 
 
@@ -115,7 +116,7 @@ def compound(base_s: float, kinds: Sequence[tuple[float, float]], *, last: tuple
     beyond = np.append(above[1:], 0.0)  # P(sum > cell)
     kept = mass > LEAST_SHARE
     kept[0] = True
-    shares = np.log1p(-np.minimum(beyond[kept], 1 - 1e-300))
+    shares = np.log1p(-np.minimum(beyond[kept], MOST_BEYOND))
     times = base_s + step * np.flatnonzero(kept)
     shares[-1] = 0.0
     return Distribution(times, np.maximum.accumulate(shares), True)

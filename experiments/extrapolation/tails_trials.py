@@ -12,18 +12,18 @@ from experiments.extrapolation.tails import Array, Crossing
 from experiments.extrapolation.tails_gobackn import GoBackN, stall_s
 from experiments.extrapolation.tails_paced import FecBlocks, SelectiveRepeat
 
+Places = npt.NDArray[np.int64]
+
 MOST_AT_ONCE = 4_000_000  # losses that are held in memory together
 MOST_ATTEMPTS = 200
 
 
-def lost_positions(
-    rng: np.random.Generator, loss: float, packets: int, trials: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def lost_positions(rng: np.random.Generator, loss: float, packets: int, trials: int) -> tuple[Places, Places]:
     """Return (trial, packet) of every loss, in order, of `trials` messages: geometric gaps in one long sequence."""
     total = packets * trials
     if loss <= 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    parts: list[npt.NDArray[np.int64]] = []
+    parts: list[Places] = []
     reached = -1
     while reached < total:
         size = int((total - reached) * loss + 10 * np.sqrt(total * loss) + 100)
@@ -35,36 +35,50 @@ def lost_positions(
     return positions // packets, positions % packets
 
 
+def _packets(model: SelectiveRepeat, crossing: Crossing) -> int:
+    """Return how many packets go out where nothing is repaired."""
+    count = int(model.units(crossing).count)
+    return count * model.block_packets if isinstance(model, FecBlocks) else count
+
+
+def _failures(
+    model: SelectiveRepeat, crossing: Crossing, rng: np.random.Generator, count: int, trials: int
+) -> tuple[Places, Places]:
+    """Return (trial, unit) of every unit that fails: a packet that is lost, or a block that has lost too many."""
+    loss = float(crossing.loss)
+    if not isinstance(model, FecBlocks):
+        return lost_positions(rng, loss, count, trials)
+    trial, packet = lost_positions(rng, loss, count * model.block_packets, trials)
+    blocks, lost = np.unique(trial * count + packet // model.block_packets, return_counts=True)
+    failed = blocks[lost > model.repair_packets]
+    return failed // count, failed % count
+
+
 def selective_repeat_trials(model: SelectiveRepeat, crossing: Crossing, trials: int, rng: np.random.Generator) -> Array:
     """Return the completion of `trials` messages, seconds; `crossing` has scalars only."""
-    unit = model.unit(crossing)
-    packets, loss = int(unit.count), float(unit.loss)
-    unit_s, rtt_s = float(unit.unit_s), float(unit.rtt_s)
-    full_bytes = crossing.mtu_bytes + crossing.framing_bytes
-    last_bytes = float(crossing.payload_bytes) - (packets - 1) * (crossing.mtu_bytes - model.header_bytes)
-    short_s = unit_s * (1 - (last_bytes + model.header_bytes + crossing.framing_bytes) / full_bytes)
-    if isinstance(model, FecBlocks):
-        short_s = 0.0
+    units = model.units(crossing)
+    count, loss = int(units.count), float(units.loss)
+    unit_s, rtt_s, short_s = float(units.unit_s), float(units.rtt_s), float(units.short_s)
     repair_s = float(model.repair.of(rtt_s, unit_s))
     tail_s = float(model.tail.of(rtt_s, unit_s))
     out = np.empty(trials)
-    chunk = max(1, min(trials, int(MOST_AT_ONCE / max(packets * loss, 1.0))))
+    chunk = max(1, min(trials, int(MOST_AT_ONCE / max(_packets(model, crossing) * float(crossing.loss), 1.0))))
     for begin in range(0, trials, chunk):
         size = min(chunk, trials - begin)
-        trial, packet = lost_positions(rng, loss, packets, size)
-        key = trial * (2 * packets) + packet
+        trial, unit = _failures(model, crossing, rng, count, size)
+        key = trial * (2 * count) + unit
         lag = int(repair_s / unit_s)
         first = np.searchsorted(trial, np.arange(size))  # index of each trial's first loss
-        repaired = np.searchsorted(key, trial * (2 * packets) + packet - lag, side="right")
+        repaired = np.searchsorted(key, trial * (2 * count) + unit - lag, side="right")
         shift = np.clip(repaired - first[trial], 0, None) * model.copies
-        in_time = np.searchsorted(key, np.arange(size) * (2 * packets) + (packets - 1 - lag), side="right")
-        ends = (packets + np.clip(in_time - first, 0, None) * model.copies) * unit_s
-        sent = (packet + shift) * unit_s
-        last = packet >= packets - model.tail_packets
-        done = np.zeros(len(packet), bool)
+        in_time = np.searchsorted(key, np.arange(size) * (2 * count) + (count - 1 - lag), side="right")
+        ends = (count + np.clip(in_time - first, 0, None) * model.copies) * unit_s
+        sent = (unit + shift) * unit_s
+        last = unit >= count - model.tail_packets
+        done = np.zeros(len(unit), bool)
         at = sent.copy()
         if model.tail_copies > 1 and model.tail_packets:
-            copied = last & (rng.random(len(packet)) >= loss ** (model.tail_copies - 1))
+            copied = last & (rng.random(len(unit)) >= loss ** (model.tail_copies - 1))
             at = np.where(copied, sent + model.tail_packets * unit_s, at)
             done |= copied
         for attempt in range(MOST_ATTEMPTS):

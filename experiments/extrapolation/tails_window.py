@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 
 from experiments.extrapolation.tails import Array, Crossing
-from experiments.extrapolation.tails_pointwise import Distribution, PointwiseModel
+from experiments.extrapolation.tails_pointwise import MOST_BEYOND, Distribution, PointwiseModel
 from experiments.extrapolation.tails_tcp import Gaps, Indices, TcpFlows, TcpPath, TcpRules
 
 MOST_EXACT = 24.0  # expected losses up to which every k is sampled
@@ -104,7 +104,7 @@ class Tcp(PointwiseModel):
         order = np.argsort(times, kind="stable")
         times, shares = times[order], shares[order]
         beyond = np.append(np.cumsum(shares[::-1])[::-1][1:], 0.0)
-        return Distribution(times, np.log1p(-np.minimum(beyond, 1 - 1e-16)), True)
+        return Distribution(times, np.log1p(-np.minimum(beyond, MOST_BEYOND)), True)
 
     def _sample(self, begun: TcpFlows, count: int, length: float, rng: np.random.Generator) -> Array:
         """Return completions with exactly `count` losses among the first `length` packets sent."""
