@@ -14,6 +14,7 @@ from rich.text import Text
 from experiments.console import say
 from experiments.deployment import load_deployment
 from experiments.extrapolation.assumptions import Assumptions
+from experiments.extrapolation.computation import bubble_share
 from experiments.extrapolation.exposure import (
     Pass,
     backward_pass,
@@ -73,6 +74,11 @@ class Extrapolation:
         """Exposed share of a step without its bubble, gradients included."""
         d = self.deployment
         return float(exposed_share(d, self.assumptions, self.gradient_exposed_s, micro_batches=d.micro_batches))
+
+    @property
+    def bubble_share(self) -> float:
+        """Part of a step in which a pipeline stage waits, on top of `step_s`."""
+        return bubble_share(pipeline=self.deployment.pipeline, micro_batches=self.deployment.micro_batches)
 
     @property
     def step_s(self) -> float:
@@ -139,6 +145,7 @@ def to_document(found: Extrapolation) -> dict[str, Any]:
             "gradient_exposed_s": found.gradient_exposed_s,
             "step_s": found.step_s,
             "step_share": found.step_share,
+            "bubble_share": found.bubble_share,
         },
         "wan": None if found.wan is None else asdict(found.wan),
         "hangs_on": [asdict(change) for change in found.changes],
@@ -224,7 +231,8 @@ def _exposure_lines(found: Extrapolation) -> list[str]:
         f"gradients: {format_time(found.gradient_s)}, behind {format_time(found.cover_s)} of {of} of "
         f"{a.cover_passes:g} backward pass{'' if a.cover_passes == 1 else 'es'}: {left}.",
         f"step of {d.micro_batches} micro-batch{'' if d.micro_batches == 1 else 'es'}: {format_time(found.step_s)} "
-        f"without the pipeline's bubble, {100 * found.step_share:.2f} % of it exposed.",
+        f"of work, {100 * found.step_share:.2f} % of it exposed; besides, stages wait {100 * found.bubble_share:.0f} % of "
+        "the whole while the pipeline fills and drains, unless they come in parts.",
     ]
 
 

@@ -13,30 +13,24 @@ def full_over_selective(model: Transformer) -> float:
     return model.training_flops("full") / model.training_flops("selective")
 
 
-def time_to_train_s(
-    model: Transformer, *, tokens: float, gpus: int, flops: float, efficiency: float, bubble: float = 0.0
-) -> float:
+def time_to_train_s(model: Transformer, *, tokens: float, gpus: int, flops: float, efficiency: float) -> float:
     """Return the time that `tokens` take on `gpus` of peak `flops`, of which computation reaches `efficiency`.
 
-    bubble: the part of the time in which the pipeline is not full (see `bubble_share`). Selective recomputation.
+    With selective recomputation, a pipeline that is always full, and no exposed communication.
     """
     operations = tokens / model.sequence * model.training_flops("selective")
-    return operations / (gpus * flops * efficiency) / (1 - bubble)
+    return operations / (gpus * flops * efficiency)
 
 
-def scaled_time(time: float, *, gpus: int, to_gpus: int, bubble: float = 0.0, to_bubble: float = 0.0) -> float:
-    """Return the time that the same tokens take on `to_gpus` when they take `time` on `gpus`, at the same efficiency.
+def scaled_time(time: float, *, gpus: int, to_gpus: int) -> float:
+    """Return what the same tokens take on `to_gpus` when they take `time` on `gpus`, at the same efficiency."""
+    return time * gpus / to_gpus
 
-    Strong scaling: the two differ by the number of GPUs and by how much of the time their pipelines are not full.
+
+def bubble_share(*, pipeline: int, micro_batches: int) -> float:
+    """Return the part of a step in which a pipeline stage waits: (p - 1) / (m + p - 1).
+
+    p stages, m micro-batches, one forward and one backward pass at a time (1F1B; Narayanan et al., arXiv 2104.04473
+    §2.2: the bubble is (p - 1) / m of the time in which a stage works). Stages of several parts each wait less.
     """
-    return time * gpus / to_gpus * (1 - bubble) / (1 - to_bubble)
-
-
-def bubble_share(*, pipeline: int, micro_batches: float, interleaved: int = 1) -> float:
-    """Return the part of a step in which a pipeline stage waits: (p - 1) / (v m + p - 1).
-
-    p stages of v parts each, m micro-batches (Narayanan et al., arXiv 2104.04473 §2.2: the bubble is (p - 1) / (v m)
-    of the time that the computation takes).
-    """
-    waiting = (pipeline - 1) / interleaved
-    return waiting / (micro_batches + waiting)
+    return (pipeline - 1) / (micro_batches + pipeline - 1)
