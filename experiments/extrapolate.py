@@ -231,8 +231,8 @@ def _exposure_lines(found: Extrapolation) -> list[str]:
         f"gradients: {format_time(found.gradient_s)}, behind {format_time(found.cover_s)} of {of} of "
         f"{a.cover_passes:g} backward pass{'' if a.cover_passes == 1 else 'es'}: {left}.",
         f"step of {d.micro_batches} micro-batch{'' if d.micro_batches == 1 else 'es'}: {format_time(found.step_s)} "
-        f"of work, {100 * found.step_share:.2f} % of it exposed; besides, stages wait {100 * found.bubble_share:.0f} % of "
-        "the whole while the pipeline fills and drains, unless they come in parts.",
+        f"of work, {100 * found.step_share:.2f} % of it exposed; besides, stages wait {100 * found.bubble_share:.0f} % "
+        "of the whole while the pipeline fills and drains, unless they come in parts.",
     ]
 
 
