@@ -25,7 +25,9 @@ _TP_STATUS_USER = 1
 _TP_STATUS_COPY = 2  # the frame was cut to the slot
 _HEADER = struct.Struct("=IIIHHII")  # tpacket2_hdr: status, len, snaplen, mac, net, sec, nsec
 _HEADROOM = 128  # more than TPACKET2_HDRLEN and what aligns the network header
-_RING_BYTES = 16 << 20  # 8192 ordinary frames: 40 ms at the fastest that a relay can read
+_LARGEST_RING_BYTES = 16 << 20  # 8192 ordinary frames: 40 ms at the fastest that a relay can read
+_LEAST_RING_BYTES = 1 << 20
+_RINGS_BYTES = 256 << 20  # of one process together: the kernel does not swap them out
 _BLOCK_BYTES = 1 << 18
 _RETRY_S = 100e-6
 _ATTEMPTS = 200
@@ -40,19 +42,25 @@ class RingCounts(NamedTuple):
     dropped: int
 
 
+def ring_bytes(count: int) -> int:
+    """Return the size of each of `count` rings in one process, a power of two: many share what few have."""
+    share = max(_LEAST_RING_BYTES, min(_LARGEST_RING_BYTES, _RINGS_BYTES // count))
+    return 1 << (share.bit_length() - 1)
+
+
 class PacketRing:
     """The IPv4 frames that come in through `device`, and a way out through it. Raises OSError.
 
-    mtu_bytes: largest IP packet. refused: attempts to send for which the kernel had no room; unsent: frames given up.
-    To be made inside the namespace in which the device is.
+    mtu_bytes: largest IP packet. size_bytes: of the ring, see `ring_bytes`. refused: attempts to send for which the
+    kernel had no room; unsent: frames given up. To be made inside the namespace in which the device is.
     """
 
     __slots__ = ("_at", "_map", "_slot_bytes", "_slots", "_socket", "_words", "refused", "unsent")
 
-    def __init__(self, device: str, mtu_bytes: int) -> None:
+    def __init__(self, device: str, *, mtu_bytes: int, size_bytes: int) -> None:
         slot = 1 << (mtu_bytes + 14 + _HEADROOM - 1).bit_length()
         self._slot_bytes = slot
-        self._slots = _RING_BYTES // slot
+        self._slots = size_bytes // slot
         self._at = 0
         self.unsent = self.refused = 0
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # nothing is received until it is bound
@@ -61,9 +69,9 @@ class PacketRing:
             self._socket.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
             self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
             block = max(_BLOCK_BYTES, slot)
-            request = struct.pack("=IIII", block, _RING_BYTES // block, slot, self._slots)
+            request = struct.pack("=IIII", block, size_bytes // block, slot, self._slots)
             self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
-            self._map = mmap.mmap(self._socket.fileno(), _RING_BYTES)
+            self._map = mmap.mmap(self._socket.fileno(), size_bytes)
             self._words = memoryview(self._map).cast("I")
             self._socket.setblocking(False)
             self._socket.bind((device, ETH_P_IP))

@@ -17,7 +17,7 @@ from types import FrameType
 
 from emulation.channel import Channel, ChannelClosedError
 from emulation.lateness import LatenessHistogram
-from emulation.packet_ring import PacketRing
+from emulation.packet_ring import PacketRing, ring_bytes
 from emulation.records import QueueSample
 from emulation.relay_protocol import (
     ANSWERS,
@@ -51,9 +51,13 @@ class Relay:
         self._control = control
         self._stopping = False
         devices = [(device, path.mtu_bytes) for path in plan.paths for device in (path.left, path.right)]
-        self._rings = [PacketRing(device, mtu_bytes) for device, mtu_bytes in devices]
+        self._arrivals = select.epoll()  # one descriptor for all rings: select takes none above 1023
+        size_bytes = ring_bytes(len(devices))
+        self._rings = [PacketRing(device, mtu_bytes=mtu_bytes, size_bytes=size_bytes) for device, mtu_bytes in devices]
+        for ring in self._rings:
+            self._arrivals.register(ring.fileno(), select.EPOLLIN)
         self._control_only = [control.fileno()]
-        self._all = [control.fileno(), *(ring.fileno() for ring in self._rings)]
+        self._all = [control.fileno(), self._arrivals.fileno()]
         if plan.processor is not None:
             os.sched_setaffinity(0, {plan.processor})
         self._real_time = plan.real_time and _prefer_this_process()
@@ -191,6 +195,7 @@ class Relay:
 
     def close(self) -> None:
         """Give the interfaces back."""
+        self._arrivals.close()
         for ring in self._rings:
             ring.close()
 
