@@ -36,7 +36,7 @@ from experiments.extrapolation.stages import (
 )
 from experiments.extrapolation.wide_area import Change, WideArea, changes, wide_area
 from experiments.overrides import Override, parse_override
-from experiments.reading import ScenarioError, close_matches, shown
+from experiments.reading import ScenarioError, close_matches
 from wan.deployment import Deployment
 from wan.units import format_rate, format_size, format_time
 
@@ -313,10 +313,10 @@ def _read_assumptions(overrides: Sequence[Override]) -> Assumptions:
         values[change.key] = tuple(value) if isinstance(value, list) else value
     try:
         return Assumptions(**values)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         key, _, rest = str(error).partition(":")
         labels = {change.key: change.label for change in overrides}
-        raise ScenarioError(f"{labels[key]}:{rest}" if key in labels else shown(str(error))) from error
+        raise ScenarioError(f"{labels[key]}:{rest}") from error
 
 
 def add_parser(commands: Any) -> None:

@@ -7,6 +7,7 @@ from wan.checks import check_not_negative, check_whole
 
 Reduction = Literal["all-reduce", "reduce-scatter"]
 REDUCTIONS: tuple[Reduction, ...] = ("all-reduce", "reduce-scatter")
+MOST = 1_000_000  # chunks, or passes to hide behind
 NETWORKS = ("tensor", "rack", "datacenter")
 
 
@@ -44,8 +45,12 @@ class Assumptions:
                 raise ValueError(f"{field}: {getattr(self, field)!r} is not true or false")
         if self.local_reduction not in REDUCTIONS:
             raise ValueError(f"local_reduction: {self.local_reduction!r} is not one of {', '.join(REDUCTIONS)}")
-        if not isinstance(self.in_network, tuple) or not set(self.in_network) <= set(NETWORKS):
+        if not isinstance(self.in_network, tuple) or not all(name in NETWORKS for name in self.in_network):
             raise ValueError(f"in_network: {self.in_network!r} is not a list of some of {', '.join(NETWORKS)}")
+        for field in ("chunks", "cover_passes"):
+            value = getattr(self, field)
+            if isinstance(value, int | float) and value > MOST:
+                raise ValueError(f"{field}: is more than {MOST:,}")
         check_whole("chunks", self.chunks, 1)
         check_not_negative("cover_passes", self.cover_passes)
 
