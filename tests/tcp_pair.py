@@ -16,7 +16,8 @@ from transports.base import Datagram, EndpointContext, PathView
 from transports.congestion.base import CongestionControl
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from transports.registry import Registry
-from transports.tcp.connection import TcpEndpoint, TcpParameters
+from transports.tcp.connection import TcpEndpoint
+from transports.tcp.parameters import TcpParameters
 from transports.tcp.segment import FourTuple, Segment
 
 CLIENT, SERVER = "client", "server"
@@ -69,7 +70,8 @@ class Pair:
 
     lose(packet) and late(packet) -> extra seconds are asked once for every packet, as it departs. congestion: a
     transport's name, or what makes its controller. rate_bps: of IP packets, either way; None for no time at all.
-    octets: let segments travel encoded. bits: initial sequence number and timestamp offset of each role.
+    octets: let segments travel encoded. server_mtu: if not the client's. bits: initial sequence number and timestamp
+    offset of each role.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Pair:
         delay_s: float = DELAY_S,
         rate_bps: float | None = None,
         mtu: int = MTU,
+        server_mtu: int | None = None,
         start_s: float = 0.0,
         octets: bool = False,
         client_bits: tuple[int, int] = (1000, 5000),
@@ -103,7 +106,8 @@ class Pair:
         self._sent_to = dict.fromkeys(ROLES, 0)
         self._bits = {CLIENT: client_bits, SERVER: server_bits}
         self.ends: dict[str, TcpEndpoint] = {
-            role: self._make(role, congestion, mtu, dict(parameters)) for role in ROLES
+            role: self._make(role, congestion, at_mtu, dict(parameters))
+            for role, at_mtu in ((CLIENT, mtu), (SERVER, server_mtu or mtu))
         }
         self.client, self.server = self.ends[CLIENT], self.ends[SERVER]
 

@@ -76,15 +76,18 @@ class Rack:
         packet.order = self._sent
         self._order.append((packet.sent_s, self._sent, packet))
 
-    def delivered(self, packet: SentPacket, now: float, min_rtt_s: float, *, ambiguous: bool) -> None:
+    def delivered(
+        self, packet: SentPacket, now: float, min_rtt_s: float, *, ambiguous: bool, original: bool = False
+    ) -> None:
         """Note that a packet was delivered (RFC 8985 §6.2 steps 2 and 3).
 
-        ambiguous: it was sent more than once, and the timestamp echo says the acknowledged copy is an earlier one. That
-        is reordering too, although the RFC, which does without echoes, counts packets that were sent once only.
+        ambiguous: it was sent more than once, and by the timestamp echo it may be an earlier copy that is acknowledged.
+        original: the echo says that it is. That is reordering too, although the RFC, which does without such proof,
+        counts packets that were sent once only.
         """
         if packet.stop > self._furthest:
             self._furthest = packet.stop
-        elif packet.stop < self._furthest and (packet.transmissions == 1 or ambiguous):
+        elif packet.stop < self._furthest and (packet.transmissions == 1 or original):
             self.reordering_seen = True
         rtt_s = now - packet.sent_s
         if packet.transmissions > 1 and (ambiguous or rtt_s < min_rtt_s):

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Literal
 
 INITIAL_RTO_S = 1.0  # RFC 6298 §2.1
+LOST_HANDSHAKE_RTO_S = 3.0  # RFC 6298 §5.7
 MAX_RTO_S = 60.0  # RFC 6298 §2.5: a maximum may be placed on the RTO, provided it is at least 60 seconds
 GRANULARITY_S = 0.001  # G of RFC 6298 §2: the resolution of the timers that kernels keep
 
@@ -30,6 +31,7 @@ class RttEstimator:
         "_bucket_min_s",
         "_bucket_s",
         "_bucket_stop_s",
+        "_initial_rto_s",
         "_minima",
         "_total_floor_s",
         "_variance_floor_s",
@@ -58,6 +60,7 @@ class RttEstimator:
         self.min_rtt_s = float("inf")
         self._variance_floor_s = max(min_rto_s, GRANULARITY_S) if floor == "variance" else GRANULARITY_S
         self._total_floor_s = min_rto_s if floor == "total" else 0.0
+        self._initial_rto_s = INITIAL_RTO_S
         self._backoff = 1
         self._minima: deque[tuple[float, float]] = deque()  # (end of a bucket of time, least sample in it)
         self._bucket_s = min_window_s / _BUCKETS
@@ -81,6 +84,10 @@ class RttEstimator:
             self._bucket_min_s = rtt_s
             self.min_rtt_s = min(self.min_rtt_s, rtt_s)
 
+    def handshake_lost(self) -> None:
+        """A SYN went unanswered: until there is a sample, the RTO is 3 s (RFC 6298 §5.7)."""
+        self._initial_rto_s = LOST_HANDSHAKE_RTO_S
+
     def back_off(self) -> None:
         """Double the RTO: it has expired (RFC 6298 §5.5)."""
         self._backoff = min(2 * self._backoff, 1 << 16)
@@ -89,7 +96,7 @@ class RttEstimator:
     def rto_s(self) -> float:
         """The retransmission timeout, back-off included (RFC 6298 §2)."""
         if self.srtt_s is None:
-            rto_s = max(INITIAL_RTO_S, self._total_floor_s)
+            rto_s = max(self._initial_rto_s, self._total_floor_s)
         else:
             rto_s = max(self.srtt_s + max(4 * self.rttvar_s, self._variance_floor_s), self._total_floor_s)
         return min(rto_s * self._backoff, MAX_RTO_S)

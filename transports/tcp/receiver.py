@@ -35,8 +35,9 @@ class Receiver:
     The connection calls `on_data` per data segment, reads the attributes below, and calls `acked` whenever a segment
     with an acknowledgement leaves.
 
-    next_offset: the cumulative acknowledgement. ack_now: acknowledge at once. ack_deadline: when the delayed
-    acknowledgement is due, or None. window_bytes: the window to advertise, counted from `next_offset`.
+    next_offset: the cumulative acknowledgement. acked_offset: the last one that was sent (Last.ACK.sent). ack_now:
+    acknowledge at once. ack_deadline: when the delayed acknowledgement is due, or None. window_bytes: the window to
+    advertise, counted from `next_offset`.
     Counted since the start: duplicate_segments (nothing new in them), duplicate_bytes, out_of_order_segments,
     beyond_window_bytes (dropped).
 
@@ -63,6 +64,7 @@ class Receiver:
         "_unacked_segments",
         "ack_deadline",
         "ack_now",
+        "acked_offset",
         "beyond_window_bytes",
         "duplicate_bytes",
         "duplicate_segments",
@@ -102,7 +104,7 @@ class Receiver:
             quick_acks = min(max(initial_window_bytes // (2 * mss_bytes), 2), MAX_QUICK_ACKS)
         if quick_acks < 0:
             raise ValueError(f"quick_acks: {quick_acks} is negative")
-        self.next_offset = 0
+        self.next_offset = self.acked_offset = 0
         self.ack_now = False
         self.ack_deadline: float | None = None
         self.window_bytes = initial_window_bytes
@@ -197,6 +199,7 @@ class Receiver:
 
     def acked(self) -> None:
         """Note that a segment with an acknowledgement, and the SACK blocks there are, has left."""
+        self.acked_offset = self.next_offset
         self.ack_now = False
         self.ack_deadline = None
         self._unacked_segments = 0

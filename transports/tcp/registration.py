@@ -7,7 +7,8 @@ from transports.congestion.adaptive import Adaptive
 from transports.congestion.cubic import Cubic
 from transports.congestion.reno import Reno
 from transports.registry import TransportSpec
-from transports.tcp.connection import TcpEndpoint, TcpParameters
+from transports.tcp.connection import TcpEndpoint
+from transports.tcp.parameters import TcpParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ def _reno(context: EndpointContext) -> Endpoint:
         context,
         lambda mss_bytes: Reno(
             mss_bytes=mss_bytes,
-            initial_window_segments=parameters.initial_window,
+            initial_window_segments=parameters.initial_window(mss_bytes),
             byte_count_limit=parameters.byte_count_limit,
         ),
         parameters,
@@ -41,7 +42,7 @@ def _cubic(context: EndpointContext) -> Endpoint:
         context,
         lambda mss_bytes: Cubic(
             mss_bytes=mss_bytes,
-            initial_window_segments=parameters.initial_window,
+            initial_window_segments=parameters.initial_window(mss_bytes),
             byte_count_limit=parameters.byte_count_limit,
             fast_convergence=parameters.fast_convergence,
             hystart=parameters.hystart,
@@ -97,7 +98,7 @@ def _adaptive(context: EndpointContext) -> Endpoint:
         context,
         lambda mss_bytes: Adaptive(
             mss_bytes=mss_bytes,
-            initial_window_segments=parameters.initial_window,
+            initial_window_segments=parameters.initial_window(mss_bytes),
             headroom=parameters.headroom,
         ),
         parameters,

@@ -54,6 +54,12 @@ class FourTuple(NamedTuple):
         return FourTuple(self.destination, self.destination_port, self.source, self.source_port)
 
 
+def four_tuple(role: str, path_id: int) -> FourTuple:
+    """Return the addresses that segments of `role` carry on a path; what they are only has to be agreed."""
+    client = FourTuple((10 << 24) | (path_id << 8) | 1, 40000, (10 << 24) | (path_id << 8) | 2, 4000)
+    return client if role == "client" else client.reversed()
+
+
 class Segment:
     """One TCP segment. Fields are the raw ones of the wire: 32-bit numbers, an unscaled 16-bit window.
 

@@ -78,6 +78,10 @@ class Sender:
 
     # -- the application and the timers --------------------------------------------------------------------------------
 
+    def begin_with_one_segment(self) -> None:
+        """A SYN was lost: the initial window is one segment (RFC 5681 §3.1)."""
+        self.congestion.cwnd_bytes = float(self.mss_bytes)
+
     def offer(self, end: int, now: float) -> None:
         """The stream now reaches to `end`."""
         if self.next_offset == self.board.una:
@@ -123,7 +127,8 @@ class Sender:
         before = board.delivered_bytes
         newest: SentPacket | None = None
         if acked_bytes:
-            newest = self._take_delivered(board.acknowledge(ack), now, echoed_s, None)
+            edge = board.una
+            newest = self._take_delivered(board.acknowledge(ack), now, echoed_s, edge, None)
             self._backoffs = 0
         if blocks:
             if _is_duplicate_report(blocks, ack):
@@ -132,7 +137,7 @@ class Sender:
             if len(blocks) > 1:
                 blocks = tuple(sorted(blocks))  # by offset: where ACKs were lost, news in two blocks is no reordering
             # no echo: a SACKed segment's timestamp is not echoed before the hole is filled (RFC 7323 §4.3)
-            newest = self._take_delivered(board.select(blocks, self.next_offset), now, None, newest)
+            newest = self._take_delivered(board.select(blocks, self.next_offset), now, None, -1, newest)
         delivered = board.delivered_bytes - before
         rtt_s = newest_sent_s = None
         if newest is not None:
@@ -172,16 +177,21 @@ class Sender:
             self._arm(now)
 
     def _take_delivered(
-        self, packets: list[SentPacket], now: float, echoed_s: float | None, newest: SentPacket | None
+        self, packets: list[SentPacket], now: float, echoed_s: float | None, edge: int, newest: SentPacket | None
     ) -> SentPacket | None:
-        """Tell RACK and the loss marks what was delivered; return the packet sent last among it and `newest`."""
+        """Tell RACK and the episode what was delivered; return the packet sent last among it and `newest`.
+
+        The echo is the timestamp of the first segment that the acknowledgement answers, which is the one at the old
+        left edge, `edge` (RFC 7323 §4.3). Of those beyond, it is a lower bound.
+        """
         min_rtt_s = self.rtt.min_rtt_s
         for packet in packets:
             again = packet.transmissions > 1
-            # an echo older than the latest transmission: an earlier one has arrived (RFC 8985 §6.2 step 2)
+            # an echo older than the latest transmission: an earlier one may have arrived (RFC 8985 §6.2 step 2)
             earlier = again and echoed_s is not None and echoed_s < packet.sent_s - ECHO_ERROR_S
-            self._rack.delivered(packet, now, min_rtt_s, ambiguous=earlier)
-            if earlier and echoed_s is not None and echoed_s < packet.retransmitted_s - ECHO_ERROR_S:
+            proven = earlier and packet.start == edge
+            self._rack.delivered(packet, now, min_rtt_s, ambiguous=earlier, original=proven)
+            if proven and echoed_s is not None and echoed_s < packet.retransmitted_s - ECHO_ERROR_S:
                 self._take_original(packet)
             elif packet.lost and not again:
                 self._episode.disprove(packet.start)

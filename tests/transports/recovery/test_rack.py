@@ -19,9 +19,9 @@ def resend(rack: Rack, packet: SentPacket, sent_s: float) -> None:
     rack.sent(packet)
 
 
-def deliver(rack: Rack, packet: SentPacket, now: float, *, ambiguous: bool = False) -> None:
+def deliver(rack: Rack, packet: SentPacket, now: float, *, ambiguous: bool = False, original: bool = False) -> None:
     packet.done = True
-    rack.delivered(packet, now, RTT_S, ambiguous=ambiguous)
+    rack.delivered(packet, now, RTT_S, ambiguous=ambiguous or original, original=original)
 
 
 def test_without_a_later_delivery_nothing_is_lost() -> None:
@@ -133,12 +133,18 @@ def test_an_original_that_arrives_after_its_repair_left_is_reordering_as_long_as
     first, second = send(rack, 0, 0.0), send(rack, 1, 0.001)
     deliver(rack, second, 0.061)
     resend(rack, first, 0.062)
-    deliver(rack, first, 0.064, ambiguous=True)
+    deliver(rack, first, 0.064, original=True)
     assert rack.reordering_seen
+    rack = Rack()
+    first, second = send(rack, 0, 0.0), send(rack, 1, 0.001)
+    deliver(rack, second, 0.061)
+    resend(rack, first, 0.062)
+    deliver(rack, first, 0.124, ambiguous=True)  # it may just as well be the repair
+    assert not rack.reordering_seen
     rack = Rack()
     only = send(rack, 0, 0.0)
     resend(rack, only, 0.5)
-    deliver(rack, only, 0.6, ambiguous=True)  # late, but nothing has overtaken it
+    deliver(rack, only, 0.6, original=True)  # late, but nothing has overtaken it
     assert not rack.reordering_seen
 
 

@@ -1,15 +1,32 @@
 """A connection from its first SYN on, judged by scapy and by the rules of RFC 9293, 7323, 5961 and 6298."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from random import Random
 
 import pytest
 from scapy.layers.inet import IP, TCP
 
-from tcp_pair import CLIENT, DELAY_S, FRAME, MSS, MTU, ROLES, RTT_S, SERVER, Packet, Pair, addresses, dissect, options
+from tcp_pair import (
+    CLIENT,
+    DELAY_S,
+    FRAME,
+    MSS,
+    MTU,
+    ROLES,
+    RTT_S,
+    SERVER,
+    Packet,
+    Pair,
+    addresses,
+    dissect,
+    lose_data,
+    options,
+    rounds,
+)
 from transports.base import Counters, EndpointContext, PathView
 from transports.events import Connected, Failed
-from transports.tcp.connection import TcpParameters
+from transports.tcp.parameters import TcpParameters
 from transports.tcp.registration import RENO
 from transports.tcp.segment import ACK, FIN, PSH, RST, SYN
 
@@ -69,9 +86,10 @@ def test_the_maximum_segment_size_leaves_room_for_both_headers(mtu: int) -> None
 def test_the_syn_is_repeated_after_1_2_4_s_and_so_on_and_then_the_client_gives_up() -> None:
     pair = Pair(lose=lambda packet: True)
     pair.run()
-    assert [packet.at_s for packet in pair.packets] == [0, 1, 3, 7, 15, 31, 63]  # RFC 6298 §2.1, §5.5
+    # RFC 6298 §2.1, §5.5; a minute is the most: §2.5
+    assert [packet.at_s for packet in pair.packets] == [0, 1, 3, 7, 15, 31, 63, 123]
     (failure,) = pair.failures()
-    assert failure[0] == 63 + 60  # RFC 6298 §2.5: a minute is the most
+    assert failure[0] == 183 >= 3 * 60  # RFC 9293 §3.8.3
     assert "does not answer" in failure[1]
     assert connections(pair) == []
     assert pair.client.get_timer() is None
@@ -81,17 +99,37 @@ def test_a_server_whose_syn_acks_vanish_gives_up_too() -> None:
     pair = Pair(lose=lambda packet: packet.role == SERVER or packet.number > 0)
     pair.run()
     assert [packet.at_s for packet in handshakes(pair, SERVER)] == pytest.approx(
-        [DELAY_S + after_s for after_s in (0, 1, 3, 7, 15, 31, 63)]
+        [DELAY_S + after_s for after_s in (0, 1, 3, 7, 15, 31, 63, 123)]
     )
     assert len(pair.failures(SERVER)) == 1
 
 
-def test_a_lost_syn_costs_a_second_and_nothing_else() -> None:
-    pair = Pair(lose=lambda packet: packet.role == CLIENT and packet.number == 0)
-    pair.send(payload(5000))
+@pytest.mark.parametrize("lost", [CLIENT, SERVER])
+def test_a_lost_syn_costs_a_second_the_initial_window_and_a_timeout_of_three_seconds(lost: str) -> None:
+    pair = Pair(lose=lambda packet: packet.role == lost and packet.number == 0)
+    pair.send(whole_segments(7))
+    pair.send(whole_segments(7), SERVER)
     pair.run()
     assert connections(pair) == [(pytest.approx(1 + RTT_S), CLIENT), (pytest.approx(1 + 1.5 * RTT_S), SERVER)]
-    assert pair.received() == [(pytest.approx(1 + 1.5 * RTT_S), payload(5000))]
+    for role in ROLES if lost == SERVER else [CLIENT]:  # the server cannot know of a SYN that never came
+        sizes = [len(flight) for flight in rounds(pair.sent(role), RTT_S / 2)]
+        assert sizes == [1, 2, 4]  # RFC 5681 §3.1: the initial window is one segment
+    pair = Pair(lose=lambda packet: (packet.role == lost and packet.number == 0) or packet.data is not None)
+    pair.send(payload(100))
+    pair.run(until=20.0)
+    probe, first = pair.repairs()[:2]
+    assert probe.at_s - pair.sent()[0].at_s == pytest.approx(1)  # RFC 8985 §7.2, without a sample
+    assert first.at_s - probe.at_s == pytest.approx(3)  # RFC 6298 §5.7
+
+
+def test_a_syn_that_the_network_duplicates_costs_no_window() -> None:
+    pair = Pair()
+    pair.run(until=1.2 * DELAY_S)
+    pair.inject(SERVER, handshakes(pair, CLIENT)[0].segment)
+    pair.send(whole_segments(7), SERVER)
+    pair.run()
+    assert len(handshakes(pair, SERVER)) == 2
+    assert [len(flight) for flight in rounds(pair.sent(SERVER), RTT_S / 2)] == [7]
 
 
 def test_a_lost_syn_ack_is_repaired_by_whoever_is_first() -> None:
@@ -209,6 +247,91 @@ def test_the_handshake_gives_the_first_rtt_sample_unless_it_had_to_be_repeated()
         assert pair.ends[role].sample(pair.now).srtt_s is None  # Karn's rule: RFC 6298 §3
 
 
+# -- what the SYNs agree on --------------------------------------------------------------------------------------------
+
+
+def strip(**missing: object) -> Callable[[Packet], bool]:
+    """Take options out of every SYN, as some middleboxes do."""
+
+    def change(packet: Packet) -> bool:
+        if packet.segment.flags & SYN:
+            for name, value in missing.items():
+                setattr(packet.segment, name, value)
+        return False
+
+    return change
+
+
+NO_SCALE = {"window_scale": None}
+NO_STAMPS = {"timestamp_value": None, "timestamp_echo": None}
+NO_SACK = {"sack_permitted": False}
+
+
+@pytest.mark.parametrize("missing", [NO_SCALE, NO_STAMPS, NO_SACK, {"mss": None}, NO_SCALE | NO_STAMPS | NO_SACK])
+def test_an_option_that_a_syn_lacks_is_not_used_and_the_data_arrives_all_the_same(missing: dict[str, object]) -> None:
+    """RFC 7323 §2.2 and §3.2, RFC 2018 §2, RFC 9293 §3.7.1."""
+    change = strip(**missing)
+    pair = Pair(octets=True, lose=lambda packet: change(packet) or packet.data in (40, 41, 70)).connect()
+    pair.send(payload(300_000, 1), CLIENT)
+    pair.send(payload(200_000, 2), SERVER)
+    pair.run()
+    assert [data for _, data in pair.received(SERVER)] == [payload(300_000, 1)]
+    assert [data for _, data in pair.received(CLIENT)] == [payload(200_000, 2)]
+    known = [options(dissect(packet.segment)[TCP]) for packet in pair.packets]
+    answer = options(dissect(handshakes(pair, SERVER)[0].segment)[TCP])
+    assert any("SAck" in kinds for kinds in known) == ("sack_permitted" not in missing)
+    assert any("Timestamp" in kinds for kinds in known) == ("timestamp_value" not in missing)
+    assert ("WScale" in answer) == ("window_scale" not in missing)
+    largest = max(packet.stop - packet.start for packet in pair.sent())
+    if "mss" in missing:
+        assert largest == 536 - 12  # RFC 9293 §3.7.1
+    else:
+        assert largest == MTU - 40 - (0 if "timestamp_value" in missing else 12)
+
+
+@pytest.mark.parametrize("octets", [False, True])
+def test_windows_that_are_not_scaled_stay_within_16_bits(octets: bool) -> None:
+    change = strip(**NO_SCALE)
+    in_flight = []
+
+    def look(packet: Packet) -> bool:
+        if packet.role == CLIENT and packet.data is not None:
+            in_flight.append(packet.stop - pair.client.sender.board.una)
+        return change(packet)
+
+    pair = Pair(octets=octets, lose=look, initial_window_segments=100).connect()
+    pair.send(payload(1_000_000))
+    pair.run()
+    assert 60_000 < max(in_flight) <= 65535
+    assert {packet.segment.window for packet in pair.acks()} == {65535}
+    assert pair.repairs() == []
+
+
+def test_a_smaller_segment_of_the_peer_s_reaches_the_window_and_its_recovery() -> None:
+    """RFC 5681 counts in SMSS, and RFC 9293 §3.7.1 makes that the peer's."""
+    pair = Pair(mtu=9000, server_mtu=1500, ack_every=1, quick_acks=0, rate_bps=100e6, lose=lose_data(100)).connect()
+    pair.send(whole_segments(900))
+    assert len(pair.sent()) == 10
+    assert {packet.stop - packet.start for packet in pair.sent()} == {MSS}
+    pair.run(stop=lambda: bool(pair.repairs()))
+    assert pair.client.sender.congestion.mss_bytes == MSS
+    (first,) = pair.repairs()
+    begin_s, end_s = first.at_s, first.at_s + RTT_S
+    pair.run(until=end_s)
+    sent = [packet.at_s for packet in pair.sent() if packet.at_s > begin_s]
+    answers = sum(begin_s < (ack.arrives_s or 0.0) <= end_s for ack in pair.acks())
+    assert len(sent) == pytest.approx(answers / 2, rel=0.05)
+    assert max(sent.count(at_s) for at_s in sent) == 1  # RFC 9937: one for every two that arrive, not six at a time
+
+
+@pytest.mark.parametrize(("mtu", "segments"), [(1500, 10), (9000, 2), (4000, 3), (576, 10)])
+def test_the_initial_window_keeps_to_rfc_6928_where_asked_to(mtu: int, segments: int) -> None:
+    """RFC 6928 §2: min(10 MSS, max(2 MSS, 14600 bytes))."""
+    pair = Pair(mtu=mtu, initial_window_bounded=True).connect()
+    pair.send(bytes(1_000_000))
+    assert len(pair.sent()) == segments
+
+
 # -- sequence numbers and timestamps -----------------------------------------------------------------------------------
 
 
@@ -267,6 +390,34 @@ def test_the_echo_stays_with_the_segment_before_the_hole() -> None:
     assert answer.segment.timestamp_echo == 5000 + int((start_s + 0.020) * 1000)
 
 
+def test_the_echo_of_a_delayed_acknowledgement_is_that_of_the_first_segment() -> None:
+    """RFC 7323 §4.3, case (A): so the delay shows in the round trip that the sender measures."""
+    pair = Pair(quick_acks=0, ack_every=3).connect()
+    start_s = pair.now
+    answers = []
+    for number in range(3):
+        pair.run(until=start_s + 0.010 * number)
+        answers += pair.inject(SERVER, pair.forge(CLIENT, ACK, offset=number * MSS, payload=filler(MSS)))
+    (answer,) = answers
+    assert answer.segment.acknowledgement == pair.iss[CLIENT] + 1 + 3 * MSS
+    assert answer.segment.timestamp_echo == 5000 + int(start_s * 1000)
+
+
+def test_echoes_around_holes_are_those_of_rfc_7323() -> None:
+    """RFC 7323 §4.3: segments A C B E D, stamped 1 3 2 5 4, are answered with echoes 1 1 2 2 4."""
+    pair = Pair().connect()
+    start_s = pair.now
+    pair.run(until=start_s + 0.1)
+    echoes = []
+    for number, stamp in ((0, 1), (2, 3), (1, 2), (4, 5), (3, 4)):
+        age_ms = int(pair.now / 0.001) - int(start_s * 1000) - 10 * stamp
+        (answer,) = pair.inject(
+            SERVER, pair.forge(CLIENT, ACK, offset=number * MSS, age_ms=age_ms, payload=filler(MSS))
+        )
+        echoes.append((answer.segment.timestamp_echo - 5000 - int(start_s * 1000)) // 10)
+    assert echoes == [1, 1, 2, 2, 4]
+
+
 def test_an_old_timestamp_is_dropped_and_acknowledged() -> None:
     pair = Pair().connect()
     pair.run(until=1.0)
@@ -319,6 +470,19 @@ def test_an_acknowledgement_of_data_never_sent_is_dropped_counted_and_answered()
     assert pair.client.receiver.next_offset == 0
     pair.run()
     assert [data for _, data in pair.received()] == [payload(2 * MSS)]
+
+
+@pytest.mark.parametrize("offset", [-5000, 1 << 30])
+def test_nothing_is_taken_from_a_segment_outside_of_the_window_but_it_is_answered(offset: int) -> None:
+    """RFC 9293 §3.10.7.4, first check: the acknowledgement in it, too, may be forged or stale."""
+    pair = Pair().connect()
+    pair.send(payload(5 * MSS))
+    (answer,) = pair.inject(CLIENT, pair.forge(SERVER, ACK, offset=offset, ack=5 * MSS))
+    assert answer.segment.flags == ACK
+    assert pair.client.sender.board.una == 0
+    assert pair.client.counters().rejected == (offset > 0)
+    pair.run()
+    assert [data for _, data in pair.received()] == [payload(5 * MSS)]
 
 
 def test_selective_acknowledgements_of_data_never_sent_are_ignored() -> None:
@@ -498,7 +662,7 @@ def test_each_of_the_first_segments_is_acknowledged_at_once() -> None:
 
 @pytest.mark.parametrize("delayed_ack_s", [0.040, 0.010])
 def test_an_odd_segment_is_acknowledged_after_the_delay(delayed_ack_s: float) -> None:
-    pair = Pair(quick_acks=0, delayed_ack_s=delayed_ack_s, initial_window=1).connect()
+    pair = Pair(quick_acks=0, delayed_ack_s=delayed_ack_s, initial_window_segments=1).connect()
     begin_s = pair.now
     pair.send(whole_segments(2))  # the window holds the second back, so the first is not the end of the message
     pair.run()
@@ -506,7 +670,7 @@ def test_an_odd_segment_is_acknowledged_after_the_delay(delayed_ack_s: float) ->
 
 
 def test_data_going_the_other_way_carries_the_acknowledgement() -> None:
-    pair = Pair(quick_acks=0, initial_window=1).connect()
+    pair = Pair(quick_acks=0, initial_window_segments=1).connect()
     begin_s = pair.now
     pair.send(whole_segments(2))
     pair.run(until=begin_s + DELAY_S + 0.010)  # the first is here, and its acknowledgement is being delayed
@@ -636,7 +800,7 @@ def test_a_clean_transfer_repairs_probes_and_rejects_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("initial_window", 0),
+        ("initial_window_segments", 0),
         ("byte_count_limit", 0),
         ("ack_every", 0),
         ("quick_acks", -1),

@@ -21,7 +21,8 @@ from transports.congestion.cubic import Cubic
 from transports.congestion.reno import Reno
 from transports.events import Event, MessageReceived
 from transports.registry import Registry
-from transports.tcp.connection import TcpEndpoint, TcpParameters
+from transports.tcp.connection import TcpEndpoint
+from transports.tcp.parameters import TcpParameters
 from transports.tcp.registration import RENO
 from wan.allreduce import AllReduceSpec
 from wan.loss import Bernoulli, LossSpec, NoLoss, Periodic

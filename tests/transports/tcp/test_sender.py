@@ -56,7 +56,7 @@ def flights(pair: Pair) -> list[int]:
 
 @pytest.mark.parametrize("initial_window", [1, 4, 10])
 def test_the_first_flight_is_the_initial_window(initial_window: int) -> None:
-    pair = Pair(initial_window=initial_window).connect()
+    pair = Pair(initial_window_segments=initial_window).connect()
     pair.send(segments(30))
     assert len(pair.sent()) == initial_window  # RFC 6928: 10 by default
 
@@ -562,6 +562,26 @@ def test_a_timeout_with_a_true_loss_is_not_taken_back() -> None:
     pair.run()
     assert pair.client.counters().timeouts == 1
     assert pair.client.sender.congestion.ssthresh_bytes == 10 * MSS
+
+
+def test_two_repairs_that_one_delayed_acknowledgement_answers_are_no_proof_of_a_needless_timeout() -> None:
+    """Its echo is the first one's timestamp (RFC 7323 §4.3): that the second was sent later proves nothing."""
+    pair = Pair(ack_every=1, quick_acks=0, lose=lose_data(*range(10, 31))).connect()
+    pair.send(segments(30))  # the probe is lost, too
+    pair.run(stop=lambda: pair.client.counters().timeouts == 1 and pair.window() == 2)
+    pair.run(until=pair.now)
+    second, third = pair.repairs()[-2:]
+    assert (second.start, third.start) == (11 * MSS, 12 * MSS)
+    assert second.at_s == third.at_s == pair.now
+    pair.lose = lambda packet: True
+    pair.run(until=pair.now + 0.010)
+    pair.inject(CLIENT, pair.forge(SERVER, ACK, ack=12 * MSS))
+    fourth = next(repair for repair in pair.repairs() if repair.start == 13 * MSS)
+    assert fourth.at_s == pair.now
+    pair.run(until=pair.now + RTT_S)
+    pair.inject(CLIENT, pair.forge(SERVER, ACK, ack=14 * MSS, timestamp_echo=third.segment.timestamp_value))
+    assert pair.client.sender.congestion.ssthresh_bytes < float("inf")
+    assert pair.window() < 10
 
 
 def test_a_repair_that_reordering_provoked_is_taken_back_with_its_episode() -> None:
