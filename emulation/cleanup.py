@@ -40,12 +40,30 @@ def clean() -> CleanReport:
                 running.append(matched[1])
                 continue
             for process in _recorded(directory):
-                if process.is_alive():
-                    os.kill(process.pid, signal.SIGKILL)
+                if _kill(process):
                     killed.append(process.pid)
             shutil.rmtree(directory)
             removed.append(matched[1])
     return CleanReport(removed=tuple(removed), killed=tuple(killed), running=tuple(running))
+
+
+def _kill(process: Process) -> bool:
+    """Kill a process if it still runs, and never a later one with its number: the descriptor is of one process only."""
+    if not process.is_alive():
+        return False
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not process.is_alive():
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:  # it has just ended
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _is_locked(directory: Path) -> bool:

@@ -105,6 +105,13 @@ def test_a_line_that_was_cut_off_is_passed_over(root: Path, bystander: subproces
     assert (report.removed, report.killed) == (("bc012345",), ())
 
 
+@pytest.mark.parametrize("number", [0, 2**22 + 1, 10**30])
+def test_a_number_that_no_process_has_is_nobody(root: Path, number: int) -> None:
+    abandon(root, "run-bc012345", f"{number} 1\n")
+    report = clean()
+    assert (report.removed, report.killed) == (("bc012345",), ())
+
+
 def test_a_recorded_process_is_found_again(root: Path) -> None:
     with RunDirectory() as run:
         run.record(os.getpid())
