@@ -9,7 +9,7 @@ from typing import Any
 
 from emulation import netem
 from emulation.base import UnsupportedError
-from emulation.host import measure_transfer
+from emulation.host import available_congestion_controls, measure_transfer
 from emulation.namespaces import TwoCoasts
 from emulation.probe import probe
 from emulation.programs import LabelledOutput, Program, Stream, run_programs
@@ -18,6 +18,7 @@ from emulation.wiring import CoastOptions
 from experiments.console import OutputError
 from experiments.overrides import option, parse_override
 from experiments.reading import ScenarioError
+from experiments.scale import parse_divisor
 from experiments.scenario import DEFAULT_SCENARIO, Scenario, load_scenario
 from transports.registry import Registry
 from wan.loss import Combined, LossSpec, TailOfBurst
@@ -73,11 +74,13 @@ def _execute(arguments: argparse.Namespace) -> int:
         raise ScenarioError(f"--terminal: there is no --{arguments.terminal} to give it to")
     if arguments.until not in ("both", "either", *commands):
         raise ScenarioError(f"--until: there is no --{arguments.until} to wait for")
-    divisor = _divisor(arguments.scale)
+    divisor = parse_divisor(arguments.scale)
     try:
         options = CoastOptions(congestion_control=arguments.congestion_control)
     except ValueError as error:
         raise ScenarioError(f"--{error}".replace("congestion_control", "congestion-control", 1)) from error
+    if options.congestion_control is not None:
+        require_congestion_control(options.congestion_control)
     overrides = [parse_override(text) for text in arguments.set]
     if arguments.seed is not None:
         overrides.append(option("--seed", "scenario.seed", arguments.seed))
@@ -134,18 +137,6 @@ def _commands(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _divisor(text: str) -> float | None:
-    if text == "auto":
-        return None
-    try:
-        divisor = float(text)
-    except ValueError:
-        divisor = 0.0
-    if not 0.0 < divisor < float("inf"):
-        raise ScenarioError(f"--scale: {text!r} is neither 'auto' nor a number above zero")
-    return divisor
-
-
 def coast_sites(topology: Topology) -> dict[str, str]:
     """Return which sites are the coasts `east` and `west`: those called so, else the first is west, the last east.
 
@@ -175,6 +166,13 @@ def require_no_training(topology: Topology) -> None:
             )
         if any(event.iteration is not None for event in link.events):
             raise UnsupportedError(f"link {link.name!r} changes in an iteration, and programs have none")
+
+
+def require_congestion_control(name: str) -> None:
+    """Raise UnsupportedError for a congestion control that this kernel does not have loaded."""
+    available = available_congestion_controls()
+    if name not in available:
+        raise UnsupportedError(f"{name!r} is not one of this kernel's congestion controls, {', '.join(available)}")
 
 
 def _scaled(scenario: Scenario, divisor: float | None) -> Topology:

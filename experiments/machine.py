@@ -64,7 +64,7 @@ def to_table(found: HostFacts) -> Table:
     table.add_column("here", no_wrap=True)
     table.add_column("remarks", overflow="fold")
     for fact in found.facts:
-        remarks = ". ".join(filter(None, (fact.detail, f"To add it: {fact.remedy}" if fact.remedy else "")))
+        remarks = ". ".join(filter(None, (fact.detail.rstrip("."), f"To add it: {fact.remedy}" if fact.remedy else "")))
         table.add_row(fact.name, Text("yes") if fact.available else Text("no", style="bold red"), Text(remarks))
     return table
 

@@ -220,6 +220,11 @@ def test_what_needs_a_training_steps_clock_is_not_supported(scenario: str, capsy
     assert capsys.readouterr().err.startswith("bicoastal: link '")
 
 
+def test_a_congestion_control_that_the_kernel_lacks_is_not_supported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["exec", "--east", "true", "--congestion-control", "magic"]) == 3
+    assert capsys.readouterr().err.startswith("bicoastal: 'magic' is not one of this kernel's congestion controls, ")
+
+
 def world(*sites: str, **changes: object) -> Topology:
     links = [
         LinkSpec(name=f"{a}-{b}", a=a, b=b, rate_bps=1e8, delay_s=0.01, **changes)  # type: ignore[arg-type]
