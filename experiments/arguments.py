@@ -1,10 +1,12 @@
 """How every command reads its arguments."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
 from experiments.reading import ScenarioError
+from wan.checks import cut
 
 
 class Parser(argparse.ArgumentParser):
@@ -15,7 +17,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise it as what `guarded` makes one sentence of."""
-        raise ScenarioError(message)
+        raise ScenarioError(re.sub(r"\S+", lambda word: cut(word[0]), message))
 
 
 def directory(text: str) -> Path:

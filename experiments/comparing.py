@@ -8,13 +8,15 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from emulation.registry import BackendRegistry
 from experiments.arguments import directory
 from experiments.compare import Comparison, compare, to_document, to_table
 from experiments.console import DONE, FAILED, UNSUPPORTED, say
 from experiments.overrides import Override, option, parse_override
+from experiments.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib
 from experiments.progress import reporter
 from experiments.reading import ScenarioError
 from experiments.runner import World, plan, run_all
@@ -87,21 +89,31 @@ def _compare(arguments: argparse.Namespace) -> int:
     tasks = plan(
         scenario, backend=arguments.backend, transports=transports, seeds=seeds, scale=divisor, options=options
     )
-    directory = arguments.out or Path("out") / scenario.name
-    with Store(directory) as store:
+    out = arguments.out or Path("out") / scenario.name
+    with Store(out) as store:
+        check_places(out, [OVERVIEW, SERIES])
         with reporter(tasks) as progress:
             run_all(tasks, store, world, workers=0 if real_time else None, progress=progress)
         comparison = compare(store, [task.key for task in tasks])
-        files = [str(store.path), *_draw(store, comparison, world.transports, directory)]
-    if arguments.json:
-        say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
-    else:
-        console = Console(highlight=False)
-        notes = [_paths_note(scenario), *scale_notes(scenario, divisor), f"written: {', '.join(files)}"]
-        with console.capture() as captured:
-            console.print(to_table(comparison, width=console.width, notes=notes))
-        say(captured.get().removesuffix("\n"))
+        if arguments.json:
+            say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
+        else:
+            width = Console().width
+            _show(to_table(comparison, width=width, notes=[_paths_note(scenario), *scale_notes(scenario, divisor)]))
+        files = [
+            str(store.path),
+            *_draw(store, comparison, world.transports, out),
+        ]  # last: what failed here costs least
+    if not arguments.json:
+        _show(Text(f"written: {', '.join(files)}", style="dim"))
     return _exit_code(comparison)
+
+
+def _show(what: RenderableType) -> None:
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(what)
+    say(captured.get().removesuffix("\n"))
 
 
 def _overrides(arguments: argparse.Namespace) -> list[Override]:
@@ -125,6 +137,7 @@ def resolve_transports(names: Sequence[str], registry: Registry, given: Sequence
 
 
 def _draw(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[str]:
+    prepare_matplotlib()
     from experiments.plot import draw_comparison  # noqa: PLC0415 (matplotlib takes half a second that `list` need not)
 
     return [str(path) for path in draw_comparison(store, comparison, registry, directory)]

@@ -13,8 +13,9 @@ from experiments.arguments import Parser, directory
 from experiments.cli import run
 from experiments.compare import Comparison, compare
 from experiments.comparing import MAX_SEEDS, resolve_transports
-from experiments.console import DONE, FAILED
+from experiments.console import DONE, FAILED, say
 from experiments.overrides import Override, option, parse_override
+from experiments.pictures import LOSS, check_places, prepare_matplotlib
 from experiments.progress import reporter
 from experiments.reading import ScenarioError, shown
 from experiments.runner import Task, World, plan, run_all
@@ -83,13 +84,15 @@ def _sweep(argv: Sequence[str] | None) -> int:
     transports = resolve_transports(
         arguments.transport or scenarios[0][1].transports, world.transports, arguments.transport
     )
-    from experiments.plot import draw_efficiency_against_loss  # noqa: PLC0415 (matplotlib is slow to import)
-
     with Store(arguments.out) as store:
+        check_places(arguments.out, [LOSS])
         groups = compare_losses(
             scenarios, store, world, backend=arguments.backend, transports=transports, seeds=arguments.seeds
         )
-    print(draw_efficiency_against_loss(groups, world.transports, arguments.out))
+    prepare_matplotlib()
+    from experiments.plot import draw_efficiency_against_loss  # noqa: PLC0415 (matplotlib is slow to import)
+
+    say(str(draw_efficiency_against_loss(groups, world.transports, arguments.out)))
     return FAILED if any(r.status == "failed" for _, comparison in groups for r in comparison.transports) else DONE
 
 

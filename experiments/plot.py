@@ -18,10 +18,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
 from experiments.compare import Comparison, TransportResult, percentile
+from experiments.pictures import LOSS, OVERVIEW, SERIES
 from experiments.store import Store, StoreError
 from transports.registry import Registry
 
-OVERVIEW, SERIES, LOSS = "overview.png", "series.png", "efficiency-against-loss.png"
 _STYLE: dict[Any, Any] = {  # matplotlib's stubs want its 300 keys as literals
     "font.size": 10,
     "axes.grid": True,
@@ -236,7 +236,7 @@ def _series(
     grid[2][0].set_ylim(0, None)  # after everything is drawn: it fixes the upper end too
     _legend(figure, grid[0][0])
     figure.suptitle(
-        f"{comparison.scenario} ({comparison.backend}): of an iteration the flow that ended last",
+        f"{comparison.scenario} ({comparison.backend}): the flow that ended last in each of these iterations",
         x=0.01,
         ha="left",
         fontweight="bold",

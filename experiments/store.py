@@ -129,8 +129,11 @@ def _schema() -> Iterator[str]:
 class Store:
     """The results of one directory. Use it as a context manager; every fault of the file is a StoreError."""
 
-    def __init__(self, directory: Path) -> None:
-        """Open or create the store in `directory`, which is made if need be."""
+    def __init__(self, directory: Path, *, writable: bool = True) -> None:
+        """Open or create the store in `directory`, which is made if need be.
+
+        writable: find out now whether runs can be written, not after the first one.
+        """
         self.path = directory / FILE_NAME
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -142,16 +145,18 @@ class Store:
         try:
             with self._faults():
                 self._prepare()
+                if writable:
+                    self._try_to_write()
         except BaseException:
             self._db.close()
             raise
 
     @classmethod
     def existing(cls, directory: Path) -> "Store":
-        """Open the store that is in `directory`. Raises StoreError when there is none."""
+        """Open the store that is in `directory`, to read it. Raises StoreError when there is none."""
         if not (directory / FILE_NAME).is_file():
             raise StoreError(f"{directory}: holds no results ({FILE_NAME} is not there)")
-        return cls(directory)
+        return cls(directory, writable=False)
 
     def __enter__(self) -> "Store":
         return self
@@ -186,6 +191,14 @@ class Store:
             if not tables:
                 for statement in _schema():
                     self._db.execute(statement)
+
+    def _try_to_write(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # as it is; it takes all that a write takes
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

@@ -11,8 +11,8 @@ import pytest
 
 from emulation.registry import BackendRegistry
 from experiments import cli, comparing, losses
-from experiments.plot import LOSS, OVERVIEW, SERIES
-from experiments.store import Store
+from experiments.pictures import LOSS, OVERVIEW, SERIES
+from experiments.store import Store, StoreError
 from transports.registry import Registry
 from worlds import BACKENDS, TRANSPORTS
 
@@ -101,6 +101,13 @@ BAD = {
     "unknown backend": (["--backend", "netns"], "--backend: there is no backend 'netns'; there are plain"),
     "no iterations": (["--iterations", "0"], "--iterations: 0 is not between 1 and 1000000"),
     "iterations in words": (["--iterations", "many"], "argument --iterations: invalid int value: 'many'"),
+    "iterations in a very long word": (
+        ["--iterations", "x" * 5000],
+        f"argument --iterations: invalid int value: '{'x' * 58}…",
+    ),
+    "scenario without a name": ([""], "there is no scenario ''; there are coast-to-coast"),
+    "scenario with a very long name": (["x" * 5000], f"there is no scenario '{'x' * 58}…; there are coast-to-coast"),
+    "directory without a name": (["--out", ""], "argument --out: '' names no directory"),
     "negative seed": (["--seed", "-1"], f"--seed: -1 is not between 0 and {2**62}"),
     "no seeds": (["--seeds", "0"], "--seeds: 0 is not between 1 and 100000"),
     "seeds beyond the last": (["--seed", str(2**62), "--seeds", "2"], f"--seeds: seed {2**62 + 1} would be more than"),
@@ -119,6 +126,30 @@ def test_bad_input_gets_one_sentence_and_leaves_nothing(arguments, sentence, cap
     assert printed.err.startswith(f"bicoastal: {sentence}")
     assert printed.err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("taken", [OVERVIEW, SERIES, "results.sqlite-journal"])
+def test_what_will_not_be_writable_is_told_before_anything_runs(taken, capsys, tmp_path):
+    (tmp_path / "here" / taken).mkdir(parents=True)
+    assert compare("--out", "here", "--iterations", "2") == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert printed.err.startswith("bicoastal: here/")
+    (tmp_path / "here" / taken).rmdir()
+    with Store.existing(tmp_path / "here") as store:
+        assert store.runs() == []
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_picture_that_fails_takes_nothing_of_the_table_along(form, monkeypatch, capsys):
+    def full(*_arguments):
+        raise StoreError("here/overview.png: cannot be written (No space left on device)")
+
+    monkeypatch.setattr(comparing, "_draw", full)
+    assert compare("--out", "here", "--iterations", "2", *form) == 2
+    printed = capsys.readouterr()
+    assert "completion" in printed.out
+    assert printed.err.endswith("bicoastal: here/overview.png: cannot be written (No space left on device)\n")
 
 
 @pytest.mark.parametrize("arguments", [[], ["size"], ["list"], ["list", "colours"], ["export"], ["export", "none"]])
@@ -284,3 +315,48 @@ def test_a_terminated_run_keeps_what_is_finished_and_says_so(number, tmp_path):
         _, errors = process.communicate(timeout=50)
     assert errors == "bicoastal: terminated; what was finished is kept\n"
     assert process.returncode == 128 + number
+
+
+def test_an_interruption_while_modules_are_imported_is_one_like_any_other(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from experiments.cli import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['bicoastal', 'list', 'scenarios']\n"
+        "sys.exit(main())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, script], capture_output=True, timeout=50, env={"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert (ended.stdout, ended.returncode) == (b"", 130)
+    assert ended.stderr == b"bicoastal: interrupted; what was finished is kept\n"
+
+
+def test_the_way_in_imports_nothing_slow():
+    program = "import sys, experiments.cli; print({'numpy', 'rich', 'matplotlib', 'sqlite3'} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ended.stdout == "set()\n"
+
+
+def test_who_has_no_home_gets_pictures_and_no_lecture(tmp_path):
+    (tmp_path / "file").write_text("x")
+    out = tmp_path / "out"
+    arguments = f"compare metro --transport reno --iterations 1 --out {out}"
+    ended = as_process(f"bicoastal {arguments}", HOME=str(tmp_path / "file" / "home"))
+    assert (ended.stderr, ended.returncode) == (b"reno, seed 0: ok (1 of 1)\n", 0)
+    assert (out / OVERVIEW).exists()
+
+
+def test_the_sweep_over_losses_ends_as_the_commands_do(tmp_path):
+    ended = as_process(
+        f"bicoastal --losses 0 --transport reno --iterations 1 --out {tmp_path} lossless >/dev/full".replace(
+            "bicoastal", f"{sys.executable} -m experiments.losses"
+        )
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(b"bicoastal: standard output cannot be written (No space left on device)\n")

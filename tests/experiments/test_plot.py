@@ -6,7 +6,8 @@ from matplotlib.image import imread
 from experiments.compare import compare
 from experiments.losses import compare_losses
 from experiments.overrides import option
-from experiments.plot import LOSS, OVERVIEW, SERIES, draw_comparison, draw_efficiency_against_loss, looks_of
+from experiments.pictures import LOSS, OVERVIEW, SERIES
+from experiments.plot import draw_comparison, draw_efficiency_against_loss, looks_of
 from experiments.runner import plan, run_all
 from experiments.scenario import load_scenario
 from experiments.store import Store, StoreError

@@ -1,0 +1,34 @@
+"""Where pictures stand, and what has to be so before one can be drawn; nothing here is slow to import."""
+
+import atexit
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.store import StoreError
+
+OVERVIEW, SERIES, LOSS = "overview.png", "series.png", "efficiency-against-loss.png"
+
+
+def check_places(directory: Path, names: Sequence[str]) -> None:
+    """Raise StoreError, before anything has been run for them, where a picture could not be put in its place."""
+    for name in names:
+        if (directory / name).is_dir():
+            raise StoreError(f"{directory / name}: is a directory, and a picture is to stand there")
+
+
+def prepare_matplotlib() -> None:
+    """Let matplotlib be imported without a word by whoever has no home, or none that can be written.
+
+    It then keeps its cache in a temporary directory, and warns that this takes longer; nobody here can act on that.
+    """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    if "MPLCONFIGDIR" not in os.environ:
+        try:
+            Path.home()
+        except RuntimeError:  # neither HOME nor an entry in the password file: matplotlib would not even start
+            cache = os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp(prefix="bicoastal-matplotlib-")
+            atexit.register(shutil.rmtree, cache, ignore_errors=True)
