@@ -9,7 +9,13 @@ from typing import Any
 
 from aioquic._buffer import Buffer as AioquicBuffer
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.connection import END_STATES, QuicConnection, QuicConnectionError, QuicReceiveContext
+from aioquic.quic.connection import (
+    END_STATES,
+    QuicConnection,
+    QuicConnectionError,
+    QuicConnectionState,
+    QuicReceiveContext,
+)
 from aioquic.quic.events import DatagramFrameReceived, QuicEvent
 from aioquic.quic.packet import QuicErrorCode, QuicTransportParameters, pull_quic_header
 from aioquic.quic.stream import FinalSizeError, QuicStream, StreamFinishedError
@@ -96,6 +102,7 @@ class BulkConnection(SeededConnection):
             seal=self._seal,
         )
         self.last_heard_s = -INFINITY
+        self._ended = False
         self._continuous = continuous
         self._rare = False  # aioquic may have something to send
         self._accepted = 0  # packets of a datagram that aioquic took
@@ -108,6 +115,10 @@ class BulkConnection(SeededConnection):
 
     def _look_again(self) -> None:
         self._rare = True
+
+    def _set_state(self, state: QuicConnectionState) -> None:
+        super()._set_state(state)
+        self._ended = state in END_STATES
 
     def _initialize(self, peer_cid: bytes) -> None:
         super()._initialize(peer_cid)
@@ -137,7 +148,7 @@ class BulkConnection(SeededConnection):
     @property
     def is_open(self) -> bool:
         """Tell whether application data can be sent: this end's handshake is complete, and nobody has closed."""
-        return self._keys is not None and self._state not in END_STATES
+        return self._keys is not None and not self._ended
 
     # -- what the application offers ----------------------------------------------------------------------------------
 
@@ -172,7 +183,7 @@ class BulkConnection(SeededConnection):
 
     def receive(self, data: bytes, now: float) -> bool:
         """Take the payload of a UDP datagram; tell whether every packet in it was genuine."""
-        if self._state in END_STATES:
+        if self._ended:
             return False
         keys = self._keys
         if keys is not None and data[:1] and data[0] & 0xC0 == 0x40 and data[1:9] == self.host_cid:
@@ -200,7 +211,6 @@ class BulkConnection(SeededConnection):
             self._rare = True
             return
         self._close_at = now + self._idle_timeout()
-        self._ack_eliciting_sent_since_receipt = False
         if eliciting:
             received.owe(now)
 
@@ -363,7 +373,7 @@ class BulkConnection(SeededConnection):
             self._rare = self._aioquic_waits()
             if self._handshake_complete and self._keys is None:
                 self._follow_keys(now)
-        if self._keys is None or self._state in END_STATES:
+        if self._keys is None or self._ended:
             return out
         if self.received.ack_at <= now:
             out.append(self._acknowledge(now))
@@ -407,7 +417,7 @@ class BulkConnection(SeededConnection):
     def timer(self) -> float:
         """Return when `on_timer` or `outgoing` is due (inf: never)."""
         at = INFINITY if self._close_at is None else self._close_at
-        if self._state in END_STATES:
+        if self._ended:
             return at
         if not self._handshake_confirmed and self._close_at is not None:
             at = min(at, (super().get_timer() or INFINITY) + TIMER_SLACK_S)
@@ -421,7 +431,7 @@ class BulkConnection(SeededConnection):
         if closing or not self._handshake_confirmed:
             super().handle_timer(now)
             self._rare = True
-        if self._keys is not None and self._state not in END_STATES:
+        if self._keys is not None and not self._ended:
             self.flight.on_timer(now)
 
     def next_event(self) -> QuicEvent | None:

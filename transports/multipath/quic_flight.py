@@ -282,10 +282,11 @@ class Flight:
             self._packets.pop(self._lost.popleft()[1].number, None)
 
     def declare_lost(self, now: float) -> None:
-        """Take everything in flight for lost, on evidence from elsewhere; that is not congestion."""
+        """Take everything in flight for lost, on evidence from elsewhere, and probe; that is not congestion."""
         while (packet := self.oldest()) is not None:
             self._order.popleft()
             self._give_up(packet, now)
+        self.probes = max(self.probes, 1)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

@@ -132,6 +132,11 @@ class QuicLink(PathConnection):
         return self._connection.last_heard_s if self._connection is not None else -INFINITY
 
     @property
+    def peer_ack_delay_s(self) -> float:
+        """How long the peer may hold an acknowledgement back, as it has said."""
+        return self._connection.flight.peer_ack_delay_s if self._connection is not None else 0.025
+
+    @property
     def pacing_rate_bps(self) -> float | None:
         """The pace at present, bit/s of UDP payload; None when nothing sets one yet."""
         return self._connection.sending.rate_bps() if self._connection is not None else self._pace_bps

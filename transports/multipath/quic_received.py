@@ -12,6 +12,11 @@ REMEMBERED_RANGES = 1024
 RANGES_BEFORE_PING = 16
 """From so many ranges on the peer is asked for an acknowledgement, after which those below it are forgotten."""
 
+QUICK_ACKS, QUICK_EVERY = 64, 2
+"""So many packets that follow a pause are acknowledged two by two: a sender that starts learns from how they spread."""
+
+PAUSE_S = 0.01
+
 INFINITY = float("inf")
 
 
@@ -32,6 +37,7 @@ class Received:
         "_late",
         "_numbers",
         "_pending",
+        "_quick",
         "ack_at",
         "expected",
     )
@@ -45,6 +51,7 @@ class Received:
         self._floor = 0  # what is below counts as received and is told no more
         self._largest_s = 0.0
         self._in_order = True
+        self._quick = QUICK_ACKS
         self._pending = 0  # ack-eliciting packets that no ACK has told of
         self._late: list[int] = []  # numbers that came out of order since the last ACK
 
@@ -59,6 +66,8 @@ class Received:
         expected = self.expected
         if number >= expected:
             self._in_order = number == expected
+            if now - self._largest_s > PAUSE_S:
+                self._quick = QUICK_ACKS
             self.expected = number + 1
             self._largest_s = now
         else:
@@ -71,7 +80,11 @@ class Received:
     def owe(self, now: float) -> None:
         """Note that the packet just added asks for an acknowledgement."""
         self._pending += 1
-        if self._pending >= self._ack_every or not self._in_order:
+        every = self._ack_every
+        if self._quick:
+            self._quick -= 1
+            every = min(every, QUICK_EVERY)
+        if self._pending >= every or not self._in_order:
             self.ack_at = now
         elif self.ack_at == INFINITY:
             self.ack_at = now + self._ack_delay_s

@@ -1,6 +1,7 @@
 """The transports on plain QUIC, as the registry sees them."""
 
 from transports.base import Endpoint, EndpointContext
+from transports.multipath.mpquic import MpQuicEndpoint
 from transports.multipath.quic import QuicEndpoint, QuicParameters
 from transports.multipath.quic_link import MIN_MTU_BYTES
 from transports.registry import TransportSpec
@@ -13,6 +14,13 @@ def _quic(context: EndpointContext) -> Endpoint:
     return QuicEndpoint(context, parameters)
 
 
+def _mpquic(context: EndpointContext) -> Endpoint:
+    parameters = context.parameters
+    if not isinstance(parameters, QuicParameters):
+        raise TypeError("mpquic is made with QuicParameters")
+    return MpQuicEndpoint(context, parameters)
+
+
 QUIC = TransportSpec(
     name="quic",
     kind="sans-io",
@@ -23,4 +31,16 @@ QUIC = TransportSpec(
     make_endpoint=_quic,
     colour="#f0e442",
     marker="P",
+)
+
+MPQUIC = TransportSpec(
+    name="mpquic",
+    kind="sans-io",
+    paths="many",
+    description="parallel QUIC connections, one per path (not the IETF's multipath extension); losses repaired on any",
+    min_mtu_bytes=MIN_MTU_BYTES,
+    parameters=QuicParameters,
+    make_endpoint=_mpquic,
+    colour="#999933",
+    marker="X",
 )

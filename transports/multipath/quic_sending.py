@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 from aioquic.quic.stream import QuicStream
 
 from transports.congestion.base import pacing_ahead_s
+from transports.congestion.loss_based import LossBased
 from transports.multipath.quic_flight import INFINITY, Cargo, Flight, Sent
 from transports.multipath.quic_path import Report, SymbolSource
 from transports.multipath.quic_streams import OutgoingStream
@@ -132,14 +133,17 @@ class Sending:
         return out
 
     def rate_bps(self) -> float | None:
-        """Return the pace of UDP payload; None: no round trip is known yet, so the initial window leaves at once."""
+        """Return the pace of UDP payload; None: no round trip is known yet, so the initial window leaves at once.
+
+        A loss-based controller has no pace of its own and is given one (RFC 9002 §7.7); others know why they have none.
+        """
         if self.pace_bps is not None:
             return self.pace_bps
         congestion = self.flight.congestion
         if congestion.pacing_rate_bps is not None:
             return congestion.pacing_rate_bps
         srtt_s = self.flight.rtt.srtt_s
-        if not srtt_s:
+        if not srtt_s or not isinstance(congestion, LossBased):
             return None
         gain = SLOW_START_PACE if congestion.cwnd_bytes < congestion.ssthresh_bytes else PACE
         return gain * 8 * congestion.cwnd_bytes / srtt_s

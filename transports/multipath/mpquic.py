@@ -1,0 +1,263 @@
+"""A message over many QUIC connections at once, one per path: what is lost on one is sent again on any.
+
+The message is cut into symbols as paths ask for them, so each path takes what its window and its pace let through.
+Every symbol tells where it belongs, and needs no other to be understood.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from transports.events import Buffer, Connected, Event, Failed, MessageReceived
+from transports.multipath.mpquic_messages import Assembler, Outbox
+from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
+from transports.multipath.quic_credentials import Credentials, public_credentials
+from transports.multipath.quic_link import QuicLink
+from transports.multipath.quic_path import Symbol
+
+INFINITY = float("inf")
+PATIENCE_FOR_PATHS_S = 1.0  # how long a connected path waits for others to connect
+LEAST_MARGIN_S = 0.002  # by how much, at least, an acknowledgement has to be late before a path counts as silent
+
+
+class MpQuicEndpoint(Endpoint):
+    """One end of a bundle of QUIC connections.
+
+    credentials: the server's, or at the client its certificate; by default those that anybody can compute.
+    Raises ValueError when a path's MTU is too small for QUIC.
+    """
+
+    def __init__(
+        self, context: EndpointContext, parameters: QuicParameters, *, credentials: Credentials | None = None
+    ) -> None:
+        self._links = [
+            QuicLink(
+                role=context.role,
+                view=view,
+                rng=context.rng,
+                credentials=credentials or public_credentials(),
+                make_congestion=parameters.controller(),
+                continuous=True,
+            )
+            for view in context.paths
+        ]
+        self._places = {link.path_id: place for place, link in enumerate(self._links)}
+        for link in self._links:
+            link.source = self._next_symbol
+        self._rates_bps = [0.0] * len(self._links)
+        self._delays_s = [0.0] * len(self._links)
+        self._timers = [INFINITY] * len(self._links)
+        self._touched: set[int] = set()  # paths on which something has happened since they were last asked
+        self._news = True  # all are to be asked
+        self._silent_since: list[float | None] = [None] * len(self._links)
+        self._outbox = Outbox()
+        self._assembler = Assembler()
+        self._after_idle = parameters.after_idle
+        self._events: deque[Event] = deque()
+        self._first_ready_s: float | None = None
+        self._connected = self._failed = False
+        self._rejected = 0
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    def send_message(self, message_id: int, data: Buffer, now: float) -> None:
+        """Queue a message. See `Endpoint.send_message`."""
+        if not 0 <= message_id <= MAX_MESSAGE_ID:
+            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+        if self._outbox.idle:
+            for link in self._links:
+                link.begin_burst(now, len(data) // len(self._links), after_idle=self._after_idle)
+        self._outbox.add(message_id, data)
+        self._news = True
+
+    def receive_datagram(self, datagram: Datagram, now: float) -> None:
+        """Take a UDP payload."""
+        place = self._places.get(datagram.path_id)
+        if place is None:
+            self._rejected += 1
+            return
+        self._links[place].receive(bytes(datagram.payload), now)
+        self._after(place, now)
+
+    def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
+        """Return what may leave: on the paths on which something has happened, or on all when there is news for all."""
+        out: list[Datagram] = []
+        while self._touched or self._news:
+            places = range(len(self._links)) if self._news else sorted(self._touched)
+            self._touched.clear()
+            self._news = False
+            if self._outbox.waiting_bytes:
+                self._measure()
+            for place in places:
+                link = self._links[place]
+                was_ready = link.ready
+                out += link.datagrams_to_send(now)
+                if link.ready and not was_ready:  # a client's handshake is over once it has sent its part
+                    self._after(place, now)
+                self._timers[place] = self._timer_of(place)
+        return out
+
+    def _timer_of(self, place: int) -> float:
+        timer = self._links[place].get_timer()
+        silence_at = self._silence_at(place)
+        return silence_at if timer is None or silence_at < timer else timer
+
+    def get_timer(self) -> float | None:
+        """Return when something is due."""
+        at = min(self._timers)
+        if self._first_ready_s is not None and not self._connected:
+            at = min(at, self._first_ready_s + PATIENCE_FOR_PATHS_S)
+        return None if at == INFINITY else at
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        for place, link in enumerate(self._links):
+            if self._timers[place] > now:
+                continue
+            timer = link.get_timer()
+            if timer is not None and timer <= now:
+                link.handle_timer(now)
+            if self._silence_at(place) <= now:
+                self._silent_since[place] = now
+                self._news = True
+                link.declare_lost(now)
+            self._after(place, now)
+            self._timers[place] = self._timer_of(place)
+        self._see_whether_connected(now)
+
+    def next_event(self) -> Event | None:
+        """Return the oldest event."""
+        return self._events.popleft() if self._events else None
+
+    def counters(self) -> Counters:
+        """Return the sum over all paths."""
+        each = [link.counters() for link in self._links]
+        return Counters(
+            packets=sum(one.packets for one in each),
+            repairs=sum(one.repairs for one in each),
+            probes=sum(one.probes for one in each),
+            timeouts=sum(one.timeouts for one in each),
+            spurious=sum(one.spurious for one in each),
+            rejected=sum(one.rejected for one in each) + self._rejected,
+        )
+
+    def sample(self, now: float) -> Sample:
+        """Return windows, flights and paces of all paths together, and the shortest smoothed RTT."""
+        paces = [link.pacing_rate_bps for link in self._links]
+        return Sample(
+            cwnd_bytes=sum(link.congestion.cwnd_bytes for link in self._links),
+            in_flight_bytes=float(sum(link.in_flight_bytes for link in self._links)),
+            pacing_rate_bps=None if None in paces else sum(pace or 0.0 for pace in paces),
+            srtt_s=min((link.rtt.srtt_s for link in self._links if link.rtt.srtt_s is not None), default=None),
+        )
+
+    # -- what has come ------------------------------------------------------------------------------------------------
+
+    def _after(self, place: int, now: float) -> None:
+        """Pass on what has come of a datagram or a timer on one path."""
+        link = self._links[place]
+        self._touched.add(place)
+        self._take_reports(link)
+        for symbol in link.take_symbols():
+            message = self._assembler.take(symbol)
+            if message is not None:
+                self._events.append(MessageReceived(message_id=message[0], data=message[1]))
+        if self._assembler.failure:
+            self._fail(self._assembler.failure)
+        since = self._silent_since[place]
+        if since is not None and link.last_heard_s >= since:
+            self._silent_since[place] = None
+            self._news = True
+        if link.failure:
+            if link.in_flight_bytes:
+                link.declare_lost(now)
+                self._take_reports(link)
+            if all(other.failure for other in self._links):
+                self._fail(link.failure)
+        self._see_whether_connected(now)
+
+    def _take_reports(self, link: QuicLink) -> None:
+        for report in link.take_reports():
+            self._outbox.report(report)
+            if not report.acked:
+                self._news = True  # any path may repair it
+
+    def _fail(self, reason: str) -> None:
+        if not self._failed:
+            self._failed = True
+            self._events.append(Failed(reason=reason))
+
+    def _see_whether_connected(self, now: float) -> None:
+        """Say so when every path that may yet connect has, or when one has waited long enough for the others."""
+        if self._connected or not any(link.ready for link in self._links):
+            return
+        if self._first_ready_s is None:
+            self._first_ready_s = now
+        late = now >= self._first_ready_s + PATIENCE_FOR_PATHS_S
+        if late or all(link.ready or link.failure for link in self._links):
+            self._connected = self._news = True
+            self._events.append(Connected())
+
+    # -- silence ------------------------------------------------------------------------------------------------------
+
+    def _silence_at(self, place: int) -> float:
+        """Return when a path counts as silent: its oldest packet is overdue, and nothing else has come (inf: never).
+
+        The others then repeat what it carries, and it is only probed until it answers. A path without a ready
+        companion is left to its probe timer.
+        """
+        link = self._links[place]
+        oldest_s, srtt_s = link.oldest_in_flight_s, link.rtt.srtt_s
+        if oldest_s is None or srtt_s is None or self._silent_since[place] is not None or not link.ready:
+            return INFINITY
+        if not any(
+            other.ready and self._silent_since[index] is None
+            for index, other in enumerate(self._links)
+            if index != place
+        ):
+            return INFINITY
+        margin_s = link.peer_ack_delay_s + max(4 * link.rtt.rttvar_s, srtt_s / 8, LEAST_MARGIN_S)
+        return max(oldest_s + srtt_s, link.last_heard_s) + margin_s
+
+    # -- scheduling ---------------------------------------------------------------------------------------------------
+
+    def _next_symbol(self, path_id: int, depart_at: float) -> Symbol | None:
+        """Return what a path is to send next, None when there is nothing, or others are sooner done with it."""
+        place = self._places[path_id]
+        outbox = self._outbox
+        if not outbox.waiting_bytes or not self._connected or self._silent_since[place] is not None:
+            return None
+        rates_bps = self._rates_bps
+        total_bps = sum(rates_bps)
+        # only near the end can the others be sooner: what waits is less than they carry while a symbol is on its way
+        if 8 * outbox.waiting_bytes < total_bps * self._delays_s[place] and self._others_are_sooner(place):
+            return None
+        return outbox.next_symbol(
+            self._links[place].symbol_bytes, share=rates_bps[place] / total_bps if total_bps else 1.0
+        )
+
+    def _measure(self) -> None:
+        """Note what every path carries (what window and pace both let through, 0 if it is not used) and its delay."""
+        for place, link in enumerate(self._links):
+            srtt_s = link.rtt.srtt_s
+            self._delays_s[place] = (srtt_s or 0.0) / 2
+            self._rates_bps[place] = 0.0
+            if srtt_s and link.ready and self._silent_since[place] is None:
+                by_window_bps = 8 * link.congestion.cwnd_bytes / srtt_s
+                pace_bps = link.pacing_rate_bps
+                self._rates_bps[place] = by_window_bps if pace_bps is None else min(by_window_bps, pace_bps)
+
+    def _others_are_sooner(self, place: int) -> bool:
+        """Tell whether the other paths deliver all that waits before a symbol on this one would arrive.
+
+        Earliest completion first (Lim et al., "ECF: an MPTCP path scheduler to manage heterogeneous paths", CoNEXT
+        2017), with pace in the place of round trips per window.
+        """
+        rate_bps = rate_times_delay = 0.0
+        for other, other_bps in enumerate(self._rates_bps):
+            if other != place:
+                rate_bps += other_bps
+                rate_times_delay += other_bps * self._delays_s[other]
+        if not rate_bps:
+            return False
+        return (8 * self._outbox.waiting_bytes + rate_times_delay) / rate_bps < self._delays_s[place]
