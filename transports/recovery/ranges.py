@@ -97,6 +97,13 @@ class RangeSet:
         self.total -= removed
         return removed
 
+    def covers(self, start: int, stop: int) -> bool:
+        """Tell whether all of [start, stop) is in the set; an empty range always is."""
+        if start >= stop:
+            return True
+        index = bisect_right(self._starts, start) - 1
+        return index >= 0 and stop <= self._stops[index]
+
     def __iter__(self) -> Iterator[Range]:
         return zip(self._starts, self._stops, strict=True)
 

@@ -1,6 +1,6 @@
 """What was sent and what became of it: acknowledged, selectively acknowledged, in flight, or lost (RFC 6675 §3)."""
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
@@ -69,18 +69,22 @@ class Scoreboard:
         return delivered
 
     def select(self, blocks: Iterable[Range], sent_to: int) -> list[SentPacket]:
-        """Take SACK blocks (offsets; what is not below `sent_to` is a lie); return the packets that are new in them."""
+        """Take SACK blocks (offsets; what is not below `sent_to` is a lie); return the packets that are new in them.
+
+        A packet counts once all of it is acknowledged, be it bit by bit.
+        """
         una, starts, packets = self.una, self._starts, self._packets
         delivered: list[SentPacket] = []
         for left, right in blocks:
             if right <= una or left >= right or right > sent_to:
                 continue
             for start, stop in self._sacked.add(max(left, una), right):
-                index = bisect_left(starts, start, self._head)
-                while index < len(packets) and packets[index].stop <= stop:
+                index = max(bisect_right(starts, start) - 1, self._head)
+                while index < len(packets) and starts[index] < stop:
                     packet = packets[index]
                     index += 1
-                    if not packet.done:
+                    whole = start <= packet.start and packet.stop <= stop
+                    if not packet.done and (whole or self._sacked.covers(max(packet.start, una), packet.stop)):
                         self.sacked_segments += 1
                         self._deliver(packet, delivered)
         return delivered

@@ -51,6 +51,10 @@ class AgainstASet(RuleBasedStateMachine):
         assert self.ranges.discard_below(bound) == len(gone)
         self.model -= gone
 
+    @rule(start=NUMBERS, stop=NUMBERS)
+    def covers(self, start: int, stop: int) -> None:
+        assert self.ranges.covers(start, stop) == (set(range(start, stop)) <= self.model)
+
     @invariant()
     def alike(self) -> None:
         assert list(self.ranges) == runs(self.model)

@@ -58,6 +58,14 @@ def test_a_packet_that_a_block_covers_in_part_is_not_delivered() -> None:
     assert (board.sacked_segments, board.in_flight) == (1, 3 * SIZE)
 
 
+def test_a_packet_that_blocks_cover_bit_by_bit_is_delivered_with_the_last_bit() -> None:
+    board, packets = board_of(4)
+    assert board.select([(SIZE, SIZE + 400)], 4 * SIZE) == []
+    assert board.select([(SIZE + 700, 2 * SIZE + 100)], 4 * SIZE) == []
+    assert board.select([(SIZE + 400, SIZE + 700)], 4 * SIZE) == packets[1:2]
+    assert (board.sacked_segments, board.in_flight) == (1, 3 * SIZE)
+
+
 @pytest.mark.parametrize(
     "block",
     [(0, SIZE), (SIZE, 2 * SIZE), (3 * SIZE, 3 * SIZE), (4 * SIZE, 3 * SIZE), (4 * SIZE, 7 * SIZE), (-5, 2 * SIZE)],
@@ -168,14 +176,17 @@ def test_every_history_adds_up(data: st.DataObject) -> None:
                 left = data.draw(st.integers(-1, end + 1))
                 right = data.draw(st.integers(left, end + 2))
                 delivered = board.select([(left, right)], end)
-                if right <= end:
-                    sacked |= set(range(max(left, board.una), right))
-                fresh = [p for p in plain if p.state != "done" and set(range(p.start, p.stop)) <= sacked]
+                news = set(range(max(left, board.una), right)) - sacked if right <= end else set()
+                sacked |= news
                 # octets acknowledged cumulatively count too where an ACK ends inside of a packet
-                assert {p.start for p in delivered} <= {p.start for p in fresh}
-                for p in plain:
-                    if p.start in {q.start for q in delivered}:
-                        p.state, p.sacked = "done", True
+                known = sacked | set(range(board.una))
+                octets = [set(range(p.start, p.stop)) for p in plain]
+                fresh = [
+                    p for p, of in zip(plain, octets, strict=True) if p.state != "done" and of <= known and of & news
+                ]
+                assert {p.start for p in delivered} == {p.start for p in fresh}
+                for p in fresh:
+                    p.state, p.sacked = "done", True
             case "lose":
                 chosen = [n for n, p in enumerate(plain) if p.state == "flying" and data.draw(st.booleans())]
                 for n in chosen:
