@@ -191,13 +191,15 @@ def test_every_path_has_its_own_links() -> None:
     with TwoCoasts(topology) as coasts, Relays(coasts, seed=1) as relays:
         for number in range(3):
             with datagram_sockets(coasts, f"p{number}") as (east, west):
-                began_s = time.monotonic()
-                east.send(b"?")
-                west.recv(1)
-                took_s = time.monotonic() - began_s
-            assert 0.01 * (number + 1) < took_s < 0.01 * (number + 1) + 5e-3
+                trips = []
+                for _ in range(10):
+                    began_s = time.monotonic()
+                    east.send(b"?")
+                    west.recv(1)
+                    trips.append(time.monotonic() - began_s)
+            assert 0.01 * (number + 1) < min(trips) < 0.01 * (number + 1) + 5e-3
         counts = {(link.link, link.direction): link.packets for link in relays.report().links}
-    assert counts == {(f"l{n}", way): int(way == "east>west") for n in range(3) for way in ("east>west", "west>east")}
+    assert counts == {(f"l{n}", way): 10 * (way == "east>west") for n in range(3) for way in ("east>west", "west>east")}
 
 
 def test_many_paths_share_the_memory_and_lose_nothing_for_it() -> None:
