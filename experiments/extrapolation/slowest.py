@@ -94,8 +94,10 @@ def slowest_mean_s(model: TailModel, crossing: Crossing, fleet: Fleet) -> Array:
     """Return the expected completion of the slowest, independent: the mean of its quantiles at `LEVELS` levels."""
     levels = (np.arange(LEVELS) + 0.5) / LEVELS
     part, flows = fleet.part(model, crossing), fleet.flows(model)
-    total = sum(model.quantile_s(part, np.log(level) / flows) for level in levels)
-    return np.asarray(total / LEVELS)
+    fields = (part.payload_bytes, part.rate_bps, part.rtt_s, part.loss, part.tail_loss)
+    dimensions = np.broadcast(*map(np.asarray, fields)).ndim
+    shares = (np.log(levels) / flows).reshape(-1, *([1] * dimensions))
+    return np.asarray(np.mean(model.quantile_s(part, shares), axis=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ class Crossing:
     """One flow's part of a message and the path that it takes; every field may be an array.
 
     payload_bytes: of the flow. rate_bps: of the path. loss: probability of each packet, independent, both directions.
+    tail_loss: probability, besides, that the last packet of a message is lost at its first transmission.
     mtu_bytes: largest IP packet. framing_bytes: what a packet takes on the wire below IP. idle_s: since the burst
     before, which lets a TCP's window decay. Raises ValueError naming the field.
     """
@@ -31,6 +32,7 @@ class Crossing:
     rate_bps: ArrayLike
     rtt_s: ArrayLike
     loss: ArrayLike
+    tail_loss: ArrayLike = 0.0
     mtu_bytes: int = 9000
     framing_bytes: int = 38
     idle_s: float = 2.0
@@ -42,9 +44,10 @@ class Crossing:
                 raise ValueError(f"{name}: not all of it is finite and above zero")
         if not np.all(np.isfinite(self.rtt_s)) or not np.all(np.asarray(self.rtt_s) >= 0):
             raise ValueError("rtt_s: not all of it is finite and at least zero")
-        loss = np.asarray(self.loss)
-        if not np.all((loss >= 0) & (loss < 1)):
-            raise ValueError("loss: not all of it is a probability below one")
+        for name in ("loss", "tail_loss"):
+            values = np.asarray(getattr(self, name))
+            if not np.all((values >= 0) & (values < 1)):
+                raise ValueError(f"{name}: not all of it is a probability below one")
 
     def packets(self, header_bytes: int) -> ArrayLike:
         """Return how many packets the payload takes, `header_bytes` of each being headers from IP on."""

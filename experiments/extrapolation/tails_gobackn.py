@@ -70,7 +70,8 @@ class GoBackN(PointwiseModel):
             # half of the silent ones know of the loss already: the packet sent again is what was lost
             kinds.append((events * silent / 2 * share, timeout_s + stall))
             kinds.append((events * silent / 2 * share, back_s + timeout_s + stall))
-        return compound(ends_s, kinds, last=(loss, timeout_s))
+        last = 1 - (1 - loss) * (1 - float(crossing.tail_loss))  # nothing comes behind it that could show its loss
+        return compound(ends_s, kinds, last=(last, timeout_s))
 
     def _stalls(self, packets: float, loss: float, rtt_s: float, packet_s: float) -> list[tuple[float, float]]:
         """Return (share, stall) of rewinds by how far the one before lies back."""

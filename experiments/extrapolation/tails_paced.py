@@ -89,7 +89,8 @@ class SelectiveRepeat(PiecewiseModel):
 
     def _units(self, crossing: Crossing, count: Array, loss: Array, unit_s: Array, short_s: Array) -> Units:
         rtt_s = np.asarray(crossing.rtt_s, dtype=float)
-        count, loss, unit_s, rtt_s, short_s = np.broadcast_arrays(count, loss, unit_s, rtt_s, short_s)
+        arrays = (count, loss, unit_s, rtt_s, short_s, np.asarray(crossing.tail_loss))
+        count, loss, unit_s, rtt_s, short_s, _ = np.broadcast_arrays(*arrays)
         ahead = np.clip(count - self.repair.of(rtt_s, unit_s) / unit_s, 0.0, None)  # whose repairs precede new data
         repeats = loss * self.copies / (1.0 - loss**self.copies)
         ends_s = rtt_s / 2 + (count + ahead * repeats) * unit_s - short_s
@@ -109,12 +110,19 @@ class SelectiveRepeat(PiecewiseModel):
         bends_s = np.minimum(rounds_s + bend_s[..., None], rounds_s + repair_s[..., None])
         tails_s = self._tail_steps(units, repair_s)
         late_s = np.sort(np.concatenate((rounds_s, bends_s, tails_s), axis=-1), axis=-1)
-        continuous = self._body(np.maximum(late_s - short_s, 0.0), body, per_round, repair_s, loss)
-        before, after = self._tail(late_s, tails_s, np.minimum(count, self.tail_packets), loss)
-        times = units.ends_s[..., None] + late_s
-        before = continuous + before
+        body_log = self._body(np.maximum(late_s - short_s, 0.0), body, per_round, repair_s, loss)
+        before, after = body_log.copy(), body_log
+        if self.tail_packets:
+            lost = self._lost_in_tail(loss, loss, tails_s.shape[-1])
+            _add_steps(
+                late_s, tails_s, np.minimum(count, self.tail_packets)[..., None] * np.log1p(-lost), before, after
+            )
+        if np.any(np.asarray(crossing.tail_loss) > 0):
+            first = np.broadcast_to(np.asarray(crossing.tail_loss, dtype=float), count.shape)
+            lost = self._lost_in_tail(first, loss, tails_s.shape[-1])
+            _add_steps(late_s, tails_s, np.log1p(-lost), before, after)
         before[..., 0] = -np.inf
-        return times, before, continuous + after
+        return units.ends_s[..., None] + late_s, before, after
 
     def _body(self, late_s: Array, body: Array, per_round: Array, repair_s: Array, loss: Array) -> Array:
         """Return log F of all packets but the last few, at lateness `late_s`."""
@@ -133,32 +141,30 @@ class SelectiveRepeat(PiecewiseModel):
         return total
 
     def _tail_steps(self, units: Units, repair_s: Array) -> Array:
-        """Return the lateness at which further attempts of the last packets arrive."""
-        if not self.tail_packets:
-            return np.zeros((*units.count.shape, 1))  # the end of a message without loss
+        """Return the lateness at which the first and further attempts of the last packets arrive."""
         first_s = self.tail.of(units.rtt_s, units.unit_s) * np.ones_like(units.count)
-        copy_s = (self.tail_packets * units.unit_s)[..., None] if self.tail_copies > 1 else first_s[..., None]
+        copy_s = self.tail_packets * units.unit_s if self.tail_copies > 1 else first_s
         later_s = first_s[..., None] + repair_s[..., None] * np.arange(ROUNDS - 1)
-        return np.concatenate((np.zeros_like(copy_s), copy_s, later_s), axis=-1)
+        return np.concatenate((np.zeros_like(later_s[..., :1]), copy_s[..., None], later_s), axis=-1)
 
-    def _tail(self, late_s: Array, tails_s: Array, members: Array, loss: Array) -> tuple[Array, Array]:
-        """Return log F of the last packets just before and at each lateness."""
-        if not self.tail_packets:
-            return np.zeros_like(late_s), np.zeros_like(late_s)
-        lost = np.empty_like(tails_s)
-        lost[..., 0] = loss
-        lost[..., 1] = loss**self.tail_copies
-        for attempt in range(2, tails_s.shape[-1]):
+    def _lost_in_tail(self, first: Array, loss: Array, attempts: int) -> Array:
+        """Return the probability that all attempts up to each were in vain, `first` that of the first."""
+        lost = np.empty((*loss.shape, attempts))
+        lost[..., 0] = first
+        lost[..., 1] = first * loss ** (self.tail_copies - 1)
+        for attempt in range(2, attempts):
             lost[..., attempt] = lost[..., attempt - 1] * loss**self.late_copies
-        values = members[..., None] * np.log1p(-lost)
-        grown = np.diff(values, axis=-1)
-        before = np.broadcast_to(values[..., :1], late_s.shape).copy()
-        after = before.copy()
-        for attempt in range(grown.shape[-1]):
-            step_s = tails_s[..., attempt + 1 : attempt + 2]
-            after += np.where(late_s >= step_s, grown[..., attempt : attempt + 1], 0.0)
-            before += np.where(late_s > step_s, grown[..., attempt : attempt + 1], 0.0)
-        return before, after
+        return lost
+
+
+def _add_steps(late_s: Array, steps_s: Array, values: Array, before: Array, after: Array) -> None:
+    """Add to log F just before and at each lateness what has the given values from each of the steps on."""
+    before += values[..., :1]
+    after += values[..., :1]
+    for step in range(1, steps_s.shape[-1]):
+        grown, step_s = values[..., step : step + 1] - values[..., step - 1 : step], steps_s[..., step : step + 1]
+        after += np.where(late_s >= step_s, grown, 0.0)
+        before += np.where(late_s > step_s, grown, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,51 +3,53 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from experiments.extrapolation.tails import Array, ArrayLike, Crossing
 
+REMEMBERED = 64  # distributions; one may take a megabyte
 MOST_BEYOND = 1 - 1e-16  # 1 would have no logarithm
 LEAST_SHARE = 1e-15  # probability below which the transform has nothing but rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """times_s in ascending order, and log P(completion <= each of them); between them log F is linear or steps.
-
-    stepped: it steps, and times between two belong to the earlier one.
-    """
+    """Atoms of probability: times_s in ascending order, and log P(completion <= each of them)."""
 
     times_s: Array
     log_shares: Array
-    stepped: bool
 
     def log_cdf(self, at_s: float) -> float:
         """Return log F at a time."""
         index = int(np.searchsorted(self.times_s, at_s, side="right"))
-        if index == 0:
-            return -np.inf
-        if self.stepped or index == len(self.times_s):
-            return float(self.log_shares[index - 1])
-        return float(np.interp(at_s, self.times_s, self.log_shares))
+        return -np.inf if index == 0 else float(self.log_shares[index - 1])
 
     def quantile_s(self, log_share: float) -> float:
         """Return the least time with at least that share, inf where none has."""
         index = int(np.searchsorted(self.log_shares, log_share))
-        if index == len(self.times_s):
-            return np.inf
-        if self.stepped or index == 0:
-            return float(self.times_s[index])
-        return float(np.interp(log_share, self.log_shares[index - 1 : index + 1], self.times_s[index - 1 : index + 1]))
+        return np.inf if index == len(self.times_s) else float(self.times_s[index])
+
+    def or_later(self, probability: float, delay_s: float) -> "Distribution":
+        """Return the distribution where, with a probability, everything is later by `delay_s`."""
+        if probability <= 0:
+            return self
+        shares = np.diff(np.exp(self.log_shares), prepend=0.0)
+        shares[0] += 1.0 - shares.sum()
+        times_s = np.concatenate((self.times_s, self.times_s + delay_s))
+        return from_atoms(times_s, np.concatenate((shares * (1 - probability), shares * probability)))
 
     def mean_s(self) -> float:
         """Return the mean."""
-        shares = np.exp(self.log_shares)
-        if self.stepped:
-            return float(self.times_s[0] * shares[0] + np.sum(self.times_s[1:] * np.diff(shares)))
-        middle = (self.times_s[1:] + self.times_s[:-1]) / 2
-        return float(self.times_s[0] * shares[0] + np.sum(middle * np.diff(shares)))
+        return float(np.sum(self.times_s * np.diff(np.exp(self.log_shares), prepend=0.0)))
+
+
+def from_atoms(times_s: Array, shares: Array) -> Distribution:
+    """Return the distribution of times with these probabilities, in any order; they sum to one."""
+    order = np.argsort(times_s, kind="stable")
+    beyond = np.append(np.cumsum(shares[order][::-1])[::-1][1:], 0.0)  # from the far end, where they are small
+    return Distribution(times_s[order], np.log1p(-np.minimum(beyond, MOST_BEYOND)))
 
 
 class PointwiseModel(ABC):
@@ -59,24 +61,39 @@ class PointwiseModel(ABC):
 
     def log_cdf(self, crossing: Crossing, at_s: ArrayLike) -> Array:
         """Return log P(completion <= at_s)."""
-        return _each(crossing, at_s, lambda point, value: self.distribution(point).log_cdf(value))
+        return _each(crossing, at_s, lambda point, value: _known(self, point).log_cdf(value))
 
     def quantile_s(self, crossing: Crossing, log_share: ArrayLike) -> Array:
         """Return the least time by which a flow is complete with probability exp(log_share)."""
-        return _each(crossing, log_share, lambda point, value: self.distribution(point).quantile_s(value))
+        return _each(crossing, log_share, lambda point, value: _known(self, point).quantile_s(value))
 
     def mean_s(self, crossing: Crossing) -> Array:
         """Return the expected completion."""
-        return _each(crossing, 0.0, lambda point, value: self.distribution(point).mean_s())
+        return _each(crossing, 0.0, lambda point, value: _known(self, point).mean_s())
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _known(model: PointwiseModel, crossing: Crossing) -> Distribution:
+    """Return a model's distribution at a point; several shares are often asked of one."""
+    return model.distribution(crossing)
 
 
 def _each(crossing: Crossing, argument: ArrayLike, answer: Callable[[Crossing, float], float]) -> Array:
-    fields = (crossing.payload_bytes, crossing.rate_bps, crossing.rtt_s, crossing.loss, argument)
+    fields = (
+        crossing.payload_bytes,
+        crossing.rate_bps,
+        crossing.rtt_s,
+        crossing.loss,
+        crossing.tail_loss,
+        argument,
+    )
     arrays = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in fields))
     out = np.empty(arrays[0].shape)
     for index in np.ndindex(out.shape):
-        payload, rate, rtt, loss, value = (float(each[index]) for each in arrays)
-        point = replace(crossing, payload_bytes=payload, rate_bps=rate, rtt_s=rtt, loss=loss)
+        payload_bytes, rate_bps, rtt_s, loss, tail_loss, value = (float(each[index]) for each in arrays)
+        point = replace(
+            crossing, payload_bytes=payload_bytes, rate_bps=rate_bps, rtt_s=rtt_s, loss=loss, tail_loss=tail_loss
+        )
         out[index] = answer(point, value)
     return out
 
@@ -90,7 +107,7 @@ def compound(base_s: float, kinds: Sequence[tuple[float, float]], *, last: tuple
     """
     kinds = [(count, cost) for count, cost in kinds if count > 0 and cost > 0]
     if not kinds:
-        return Distribution(np.array([base_s]), np.array([0.0]), True)
+        return from_atoms(np.array([base_s, base_s + last[1]]), np.array([1 - last[0], last[0]]))
     mean = sum(count * cost for count, cost in kinds)
     spread = np.sqrt(sum(count * cost * cost for count, cost in kinds))
     longest = max(cost for _, cost in kinds)
@@ -112,11 +129,6 @@ def compound(base_s: float, kinds: Sequence[tuple[float, float]], *, last: tuple
     once[min(round(last[1] / step), cells - 1)] += last[0]
     transform = np.exp(np.fft.rfft(jumps) - total) * np.fft.rfft(once)
     mass = np.clip(np.fft.irfft(transform, cells), 0.0, None)
-    above = np.cumsum(mass[::-1])[::-1]  # P(sum >= cell)
-    beyond = np.append(above[1:], 0.0)  # P(sum > cell)
     kept = mass > LEAST_SHARE
     kept[0] = True
-    shares = np.log1p(-np.minimum(beyond[kept], MOST_BEYOND))
-    times = base_s + step * np.flatnonzero(kept)
-    shares[-1] = 0.0
-    return Distribution(times, np.maximum.accumulate(shares), True)
+    return from_atoms(base_s + step * np.flatnonzero(kept), mass[kept] / mass[kept].sum())

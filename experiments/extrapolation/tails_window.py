@@ -13,8 +13,8 @@ from statistics import NormalDist
 import numpy as np
 
 from experiments.extrapolation.tails import Array, Crossing
-from experiments.extrapolation.tails_pointwise import MOST_BEYOND, Distribution, PointwiseModel
-from experiments.extrapolation.tails_tcp import Gaps, Indices, TcpFlows, TcpPath, TcpRules
+from experiments.extrapolation.tails_pointwise import Distribution, PointwiseModel, from_atoms
+from experiments.extrapolation.tails_tcp import PROBE, Gaps, Indices, TcpFlows, TcpPath, TcpRules
 
 MOST_EXACT = 24.0  # expected losses up to which every k is sampled
 SUPPORTS = 13  # numbers of losses that are sampled beyond
@@ -81,11 +81,15 @@ class Tcp(PointwiseModel):
 
     def distribution(self, crossing: Crossing) -> Distribution:
         """Return the distribution at one point."""
+        found = self._without_tail_loss(crossing)
+        probed_s = PROBE * float(crossing.rtt_s) + self.rules.ack_delay_s
+        return found.or_later(float(crossing.tail_loss), probed_s)
+
+    def _without_tail_loss(self, crossing: Crossing) -> Distribution:
         rng = np.random.default_rng(self.seed)
         loss = float(crossing.loss)
         if loss == 0:
-            time_s = self.start(crossing, 1, rng).send(no_losses)
-            return Distribution(time_s, np.array([0.0]), True)
+            return Distribution(self.start(crossing, 1, rng).send(no_losses), np.array([0.0]))
         begun = self.start(crossing, self.samples, rng)
         length = begun.path.packets / (1 - loss)
         mean = length * loss
@@ -101,10 +105,7 @@ class Tcp(PointwiseModel):
             normal = np.array([NormalDist().inv_cdf((node + 0.5) / NODES) for node in range(NODES)])
             times = (centre[:, None] + np.clip(spread, 0.0, None)[:, None] * normal).ravel()
             shares = np.repeat(weights / NODES, NODES)
-        order = np.argsort(times, kind="stable")
-        times, shares = times[order], shares[order]
-        beyond = np.append(np.cumsum(shares[::-1])[::-1][1:], 0.0)
-        return Distribution(times, np.log1p(-np.minimum(beyond, MOST_BEYOND)), True)
+        return from_atoms(times, shares)
 
     def _sample(self, begun: TcpFlows, count: int, length: float, rng: np.random.Generator) -> Array:
         """Return completions with exactly `count` losses among the first `length` packets sent."""

@@ -1,0 +1,172 @@
+"""The closed forms against published figures, against trials that draw every loss, and those against the simulator."""
+
+from dataclasses import replace
+from math import comb, exp, log
+
+import numpy as np
+import pytest
+
+from crossings import SHARES, agrees, quantile, simulated, trials
+from experiments.extrapolation.tails import Crossing
+from experiments.extrapolation.tails_models import ADAPTIVE, B4, CUBIC, FEC, MODELS, RDMA_GBN, RDMA_SR, RENO, model_of
+from experiments.extrapolation.tails_paced import Delay, SelectiveRepeat, block_failure
+from experiments.extrapolation.tails_pointwise import compound
+from experiments.extrapolation.tails_window import Tcp
+
+PACED = ("adaptive", "b4", "rdma-sr", "rdma-gbn", "fec")
+FRESH = {"reno": replace(RENO, settled=False), "cubic": replace(CUBIC, settled=False)}
+COAST = Crossing(payload_bytes=14.28e6, rate_bps=5e9, rtt_s=0.06, loss=1e-4)
+METRO = Crossing(payload_bytes=1e6, rate_bps=5e9, rtt_s=0.002, loss=1e-2)
+SDR = Crossing(payload_bytes=134217728, rate_bps=400e9, rtt_s=0.025, loss=1e-4, mtu_bytes=4096, framing_bytes=0)
+
+
+@pytest.mark.parametrize(("loss", "slowdown"), [(1e-4, 3.58), (1e-3, 3.79)])
+def test_selective_repeat_by_timeout_has_the_published_mean(loss: float, slowdown: float) -> None:
+    # arXiv 2505.05366: RTO of 3 RTT behind a chunk's injection; completion at the sender, half a round trip later
+    model = SelectiveRepeat(
+        name="sdr", source="", header_bytes=0, repair=Delay(rtts=3.0, packets=1.0), tail=Delay(rtts=3.0)
+    )
+    ideal_s = 134217728 * 8 / 400e9 + 0.025
+    mean_s = float(model.mean_s(replace(SDR, loss=loss))) + 0.025 / 2
+    assert mean_s / ideal_s == pytest.approx(slowdown, rel=0.01)
+
+
+@pytest.mark.parametrize("name", PACED)
+@pytest.mark.parametrize("loss", [1e-5, 1e-3, 1e-2])
+def test_a_paced_transports_closed_form_agrees_with_trials(name: str, loss: float) -> None:
+    for crossing in (COAST, METRO):
+        point = replace(crossing, loss=loss)
+        drawn = trials(MODELS[name], point, 20_000)
+        assert all(agrees(MODELS[name], point, drawn, share) for share in SHARES)
+        assert float(MODELS[name].mean_s(point)) == pytest.approx(drawn.mean(), rel=0.03)
+
+
+@pytest.mark.parametrize("model", [RENO, CUBIC, *FRESH.values()])
+@pytest.mark.parametrize("loss", [1e-4, 1e-3])
+def test_tcps_form_agrees_with_trials(model: Tcp, loss: float) -> None:
+    point = replace(COAST, payload_bytes=2e6, loss=loss)
+    drawn = trials(model, point, 10_000)
+    assert all(agrees(model, point, drawn, share) for share in SHARES)
+    assert float(model.mean_s(point)) == pytest.approx(drawn.mean(), rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PACED)
+@pytest.mark.parametrize("payload_bytes", [1e6, 14.28e6, 1e8, 1e9])
+def test_closed_forms_agree_with_trials_over_the_grid(name: str, payload_bytes: float) -> None:
+    for rtt_s in (0.002, 0.03, 0.06, 0.12):
+        for loss in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
+            point = Crossing(payload_bytes=payload_bytes, rate_bps=5e9, rtt_s=rtt_s, loss=loss)
+            drawn = trials(MODELS[name], point, 100_000 if payload_bytes * loss < 1e5 else 20_000)
+            for share in SHARES:
+                assert agrees(MODELS[name], point, drawn, share), (rtt_s, loss, share)
+
+
+def compare_with_simulator(name: str, crossing: Crossing, runs: int, iterations: int) -> None:
+    first = 1 if name == "adaptive" else 0  # which has nothing to open with in the first
+    seen = simulated(name, crossing, runs=runs, iterations=iterations + first, first=first)
+    drawn = trials(MODELS[name], crossing, 100_000)
+    for share in (0.5, 0.9, 0.99):
+        ours, theirs = quantile(drawn, share), quantile(seen, share)
+        between = (ours + theirs) / 2
+        noise = 3 * np.sqrt(share * (1 - share) / len(seen))
+        near = abs(float(np.mean(drawn > between)) - float(np.mean(seen > between)))
+        assert abs(ours / theirs - 1) < 0.05 or near < 0.25 * (1 - share) + noise, (share, ours, theirs)
+    assert drawn.mean() == pytest.approx(seen.mean(), rel=0.05, abs=4 * seen.std() / np.sqrt(len(seen)))
+
+
+@pytest.mark.parametrize("name", ["adaptive", "b4", "rdma-sr", "rdma-gbn"])
+def test_trials_agree_with_the_simulator(name: str) -> None:
+    compare_with_simulator(name, replace(COAST, payload_bytes=1e6, loss=1e-2), runs=2, iterations=10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adaptive", "b4", "rdma-sr", "rdma-gbn"])
+@pytest.mark.parametrize("loss", [1e-4, 1e-2])
+def test_trials_agree_with_two_thousand_runs_of_the_simulator(name: str, loss: float) -> None:
+    compare_with_simulator(name, replace(COAST, payload_bytes=14e6, loss=loss), runs=5, iterations=25)
+
+
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_a_fresh_tcp_takes_as_long_as_in_the_simulator(name: str) -> None:
+    fresh = FRESH[name]
+    for payload_bytes in (1e6, 14.28e6):
+        clean = replace(COAST, payload_bytes=payload_bytes, loss=0.0)
+        seen = simulated(name, clean, runs=1, iterations=1, paths=1)
+        assert float(fresh.quantile_s(clean, 0.0)) == pytest.approx(seen[0], rel=0.01)
+    lossy = replace(COAST, payload_bytes=1e6, loss=1e-3)
+    seen = simulated(name, lossy, runs=20, iterations=1)
+    assert trials(fresh, lossy, 20_000).mean() == pytest.approx(seen.mean(), rel=0.08)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+@pytest.mark.parametrize("loss", [1e-4, 1e-3])
+def test_tcps_trials_have_the_simulators_mean(name: str, loss: float) -> None:
+    point = replace(COAST, payload_bytes=14e6, loss=loss)
+    seen = simulated(name, point, runs=125, iterations=1)
+    assert len(seen) == 2000
+    assert trials(FRESH[name], point, 50_000).mean() == pytest.approx(seen.mean(), rel=0.08)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_quantile_and_distribution_are_each_others_inverse(name: str) -> None:
+    model = MODELS[name]
+    point = replace(COAST, payload_bytes=1e6, loss=1e-3)
+    for share in (0.3, 0.9, 0.999, 1 - 1e-7):
+        at_s = model.quantile_s(point, log(share))
+        assert model.log_cdf(point, at_s + 1e-9) >= log(share) - 1e-12
+        assert model.log_cdf(point, at_s * (1 - 1e-6)) <= log(share)
+    assert model.log_cdf(point, 0.029) == -np.inf
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_more_loss_distance_or_bytes_take_longer(name: str) -> None:
+    model, point = MODELS[name], replace(COAST, payload_bytes=2e6, loss=1e-3)
+    usual = model.mean_s(point)
+    for change in ({"loss": 1e-2}, {"rtt_s": 0.08}, {"payload_bytes": 4e6}, {"rate_bps": 1e9}, {"tail_loss": 0.5}):
+        assert model.mean_s(replace(point, **change)) > usual  # type: ignore[arg-type]
+
+
+def test_losing_the_last_packet_costs_what_each_transport_needs_to_notice() -> None:
+    lost = replace(COAST, loss=0.0, tail_loss=0.999999)
+    late = {
+        name: float(model.quantile_s(lost, log(0.5)) - model.quantile_s(replace(lost, tail_loss=0.0), log(0.5)))
+        for name, model in MODELS.items()
+    }
+    assert late["b4"] < 0.001  # its copy
+    assert late["adaptive"] == pytest.approx(0.064, abs=0.001)
+    assert late["rdma-sr"] == pytest.approx(0.180, abs=0.001)
+    assert late["rdma-gbn"] == pytest.approx(0.180, abs=0.001)
+    assert late["reno"] == pytest.approx(0.220, abs=0.001)  # RFC 8985: two round trips after the last acknowledgement
+
+
+def test_blocks_fail_as_a_binomial_says() -> None:
+    loss, packets, repairs = 0.02, 34, 2
+    tail = sum(comb(packets, k) * loss**k * (1 - loss) ** (packets - k) for k in range(repairs + 1, packets + 1))
+    assert float(block_failure(np.asarray(loss), packets, repairs)) == pytest.approx(tail, rel=1e-12)
+
+
+def test_a_compound_sum_of_one_kind_is_a_poisson_distribution() -> None:
+    found = compound(1.0, [(3.0, 0.5)], last=(0.0, 0.0))
+    below = 0.0
+    for count in range(12):
+        below += exp(-3) * 3**count / exp(sum(log(k) for k in range(1, count + 1)))
+        assert found.log_cdf(1.0 + 0.5 * count + 1e-9) == pytest.approx(log(below), rel=1e-9)
+    assert found.mean_s() == pytest.approx(2.5)
+
+
+def test_arrays_give_what_their_elements_give() -> None:
+    losses = np.array([1e-5, 1e-3, 1e-2])
+    for model in (B4, RDMA_GBN, FEC, ADAPTIVE, RDMA_SR):
+        together = model.quantile_s(replace(COAST, loss=losses), log(0.9))
+        assert together == pytest.approx([float(model.quantile_s(replace(COAST, loss=p), log(0.9))) for p in losses])
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^loss: "):
+        replace(COAST, loss=1.0)
+    with pytest.raises(ValueError, match=r"^rate_bps: "):
+        replace(COAST, rate_bps=np.array([1e9, 0.0]))
+    with pytest.raises(ValueError, match="'udp' has no model of its tail"):
+        model_of("udp")
