@@ -1,6 +1,7 @@
 """What the README shows is run here as it stands there."""
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from emulation.base import JobSpec, RunSpec, TransportUse
 from emulation.simulator import SimulatorBackend
 from experiments import cli
+from experiments.parser import build_parser
 from transports.registry import Registry, TransportSpec
 from wan.allreduce import AllReduceSpec
 from wan.loss import Bernoulli
@@ -56,6 +58,14 @@ def test_the_example_transport_resolves_by_module_and_attribute_and_carries_an_a
     record = SimulatorBackend(Registry()).run(RunSpec(name="readme", topology=topology, jobs=(job,)))
     assert record.status == "ok"
     assert all(iteration.verified for iteration in record.iterations)
+
+
+def test_the_commands_shown_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = re.findall(r"^    \.venv/bin/bicoastal (.*)$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(shown) > 5
+    for line in shown:
+        build_parser().parse_args(shlex.split(line, comments=True))
+    assert capsys.readouterr().err == ""
 
 
 def test_what_the_wan_rate_hangs_on_is_what_the_command_prints(
