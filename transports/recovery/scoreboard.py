@@ -131,6 +131,10 @@ class Scoreboard:
             self.in_flight += packet.stop - packet.start
         return late
 
+    def first(self) -> SentPacket:
+        """Return the first packet that is not acknowledged cumulatively. Raises IndexError when there is none."""
+        return self._packets[self._head]
+
     def last(self) -> SentPacket:
         """Return the packet with the highest offset. Raises IndexError when there is none."""
         return self._packets[-1]

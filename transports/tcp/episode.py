@@ -6,7 +6,7 @@ back when it turns out to have been needless (RFC 3522, RFC 4015, RFC 8985 §7.4
 
 from transports.congestion.base import CongestionControl
 from transports.recovery.prr import ProportionalRateReduction
-from transports.recovery.rack import INFINITY, Rack, SentPacket
+from transports.recovery.rack import Rack, SentPacket
 from transports.recovery.scoreboard import Scoreboard
 from transports.recovery.undo import LossMarks
 
@@ -83,11 +83,16 @@ class LossEpisode:
             self._begin_recovery(now, sent_to, before + delivered)
         return size
 
-    def lose_everything(self, now: float, sent_to: int) -> None:
-        """Take all that is in flight as lost, after a timeout: the first goes again at once, the rest in slow start."""
-        before = self._board.in_flight
-        lost = self._rack.expire(INFINITY)
-        self._board.lose(lost)
+    def time_out(self, now: float, sent_to: int, sent_before_s: float) -> None:
+        """Take as lost what was sent by then, and the first segment, after a timeout; slow start sends it again."""
+        board = self._board
+        before = board.in_flight
+        lost = self._rack.expire(sent_before_s)
+        first = board.first()
+        if not (first.lost or first.done):
+            first.lost = True
+            lost.append(first)
+        board.lose(lost)
         self._mark(lost)
         self._congestion.on_timeout(now, self._flight(before), first=not self.timed_out)
         self.active = self.timed_out = True

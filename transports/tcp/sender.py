@@ -66,7 +66,7 @@ class Sender:
             board=self.board,
         )
         self._probe = TailLossProbe()
-        self._probe_extra = 0  # what a probe may exceed the window by
+        self._extra = 0  # what may exceed the window: a probe, or the first repair after a timeout
         self._after_idle = after_idle
         self._backoffs = 0  # timeouts since the last cumulative acknowledgement
         self._round_stop = 0  # the acknowledgement of what is beyond begins another round trip
@@ -174,7 +174,7 @@ class Sender:
             )
         )
         if delivered:
-            self._arm(now)
+            self._arm(now, answered=True)
 
     def _take_delivered(
         self, packets: list[SentPacket], now: float, echoed_s: float | None, edge: int, newest: SentPacket | None
@@ -216,15 +216,17 @@ class Sender:
     # -- loss ----------------------------------------------------------------------------------------------------------
 
     def _detect(self, now: float, delivered: int = 0) -> int:
+        lost = self._rack.detect(now, self._reordering_s())
+        return self._take_lost(lost, now, delivered) if lost else 0
+
+    def _reordering_s(self) -> float:
         rtt = self.rtt
-        window_s = self._rack.window_s(
+        return self._rack.window_s(
             rtt.min_rtt_s,
             rtt.srtt_s or 0.0,
             in_recovery=self._episode.active,
             sacked_segments=self.board.sacked_segments,
         )
-        lost = self._rack.detect(now, window_s)
-        return self._take_lost(lost, now, delivered) if lost else 0
 
     def _take_lost(self, lost: list[SentPacket], now: float, delivered: int = 0) -> int:
         self._timers.probe_at = INFINITY
@@ -232,12 +234,12 @@ class Sender:
 
     # -- silence -------------------------------------------------------------------------------------------------------
 
-    def _arm(self, now: float) -> None:
+    def _arm(self, now: float, *, answered: bool) -> None:
         if self.board.una == self.next_offset:
             self._timers.stop()
         else:
             heard = self._episode.active or self.board.sacked_segments or self._probe.pending
-            self._timers.arm(now, self._last_sent_s, may_probe=not heard)
+            self._timers.arm(now, self._last_sent_s, may_probe=not heard, answered=answered)
 
     def _time_out(self, now: float) -> None:
         timers = self._timers
@@ -251,12 +253,14 @@ class Sender:
             timers.stop()
             return
         self.rtt.back_off()
-        self._lose_everything(now)
+        self._lose_all(now, now - self._rack.rtt_s - self._reordering_s())  # RFC 8985 §6.3
         timers.stop()
         timers.restart_rto(now)
 
-    def _lose_everything(self, now: float) -> None:
-        self._episode.lose_everything(now, self.next_offset)
+    def _lose_all(self, now: float, sent_before_s: float = INFINITY) -> None:
+        """Take what was sent by a time, and the first segment, as lost; send that one at once (RFC 6298 §5.4)."""
+        self._episode.time_out(now, self.next_offset, sent_before_s)
+        self._extra = self.board.in_flight
         self._probe.cancel()
         self._next_departure_s = now
 
@@ -267,7 +271,7 @@ class Sender:
             return
         self.probes += 1
         self._timers.restart_rto(now)
-        self._probe_extra = self.mss_bytes
+        self._extra = self.mss_bytes
         fresh = self._fresh_bytes()
         again = None if fresh else self.board.last()
         if again is not None and not (again.lost or again.done):
@@ -279,13 +283,13 @@ class Sender:
         """Repair what the algorithm's repair timeout says is lost: a probe of the path as much as a repair."""
         lost = self._timers.expire(now, self._burst_s)
         if lost is None:
-            self._lose_everything(now)
+            self._lose_all(now)
         elif lost:
             self._take_lost(lost, now)
         else:
             return
         self.probes += 1
-        self._arm(now)
+        self._arm(now, answered=True)  # the retransmission timeout is for what this does not mend
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -300,8 +304,8 @@ class Sender:
             self.repairs += 1
             out.append(Transmission(copied.start, copied.stop, now, True))
         window = self._episode.window_bytes() if self._episode.active else congestion.cwnd_bytes
-        window += self._probe_extra
-        self._probe_extra = 0
+        window += self._extra
+        self._extra = 0
         pace, ahead_s = congestion.pacing_rate_bps, pacing_ahead_s(self.rtt.srtt_s or 0.0)
         depart_at, fresh = now, 0
         while True:
@@ -325,11 +329,8 @@ class Sender:
         if out:
             self._episode.note_flight()
             self._last_sent_s = out[-1].depart_at
-            timers = self._timers
-            if timers.rto_at == INFINITY or self.next_offset == self.end:
-                self._arm(now)
-            else:
-                timers.rto_at = max(timers.rto_at, self._last_sent_s + self.rtt.rto_s)
+            if self._timers.rto_at == INFINITY or self.next_offset == self.end:
+                self._arm(now, answered=False)
         return out
 
     def _fresh_bytes(self) -> int:

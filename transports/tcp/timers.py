@@ -94,10 +94,15 @@ class TailTimers:
         self._expiries = 0  # of the repair timeout, one after the other
         self._floor_s = 0.0  # the repair timeout is not due before
 
-    def arm(self, now: float, last_sent_s: float, *, may_probe: bool) -> None:
-        """Set all timers for what is outstanding. may_probe: a silence would be the first sign of loss."""
+    def arm(self, now: float, last_sent_s: float, *, may_probe: bool, answered: bool) -> None:
+        """Set all timers for what is outstanding.
+
+        may_probe: a silence would be the first sign of loss. answered: an acknowledgement, not a transmission, is the
+        occasion, and only that sets the retransmission timeout anew while it is running (RFC 6298 §5.1, §5.3).
+        """
         last_s = max(now, last_sent_s)
-        self.rto_at = last_s + self._rtt.rto_s  # RFC 6298 §5.3
+        if answered or self.rto_at == INFINITY:
+            self.rto_at = last_s + self._rtt.rto_s
         self.probe_at = self.expiry_at = INFINITY
         timeout = self._congestion.repair_timeout()
         if timeout is not None:

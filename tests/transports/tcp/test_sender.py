@@ -510,6 +510,24 @@ def test_an_acknowledgement_ends_the_back_off() -> None:
     assert first.at_s - probe.at_s == pytest.approx(RTT_S + MIN_RTO_S, abs=0.01)
 
 
+def test_data_that_goes_on_being_sent_puts_off_no_timeout_and_is_not_taken_for_lost_by_it() -> None:
+    """RFC 6298 §5.1: only a timer that does not run is started; RFC 8985 §6.3: what has just been sent may arrive."""
+    pair = Pair(ack_every=1).connect()
+    pair.send(bytes(100 - FRAME), message_id=99)
+    pair.run()
+    begin_s = pair.now
+    pair.lose = lambda packet: packet.role == CLIENT
+    for number in range(7):
+        pair.run(until=begin_s + 0.1 * number)
+        assert pair.client.counters().timeouts == (number > 5)
+        pair.send(bytes(100 - FRAME), message_id=number)
+    rto_s = pair.client.sender.rtt.srtt_s + MIN_RTO_S
+    probe, first = pair.repairs()
+    assert probe.at_s == pytest.approx(begin_s + rto_s)  # RFC 8985 §7.2: instead of the timeout
+    assert (first.start, first.at_s) == (100, pytest.approx(begin_s + 2 * rto_s))
+    assert pair.client.sample(pair.now).in_flight_bytes == 200  # that repair, and what was sent 20 ms before it
+
+
 def test_after_fifteen_timeouts_without_an_answer_the_connection_is_given_up() -> None:
     pair = Pair().connect()
     pair.lose = lambda packet: True
