@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emulation.base import RunFailedError
+from emulation.ceiling import MachineCeiling, machine_ceiling
 from emulation.cleanup import clean
 from emulation.host import Ceiling, HostFacts, survey
 from experiments.console import say
@@ -34,25 +35,30 @@ def add_parsers(commands: Any) -> None:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     found = survey()
+    machine = machine_ceiling() if found.has("relay") else None
     if arguments.json:
-        say(json.dumps(to_document(found), indent=2, allow_nan=False))
+        say(json.dumps(to_document(found, machine), indent=2, allow_nan=False))
     else:
         console = Console(highlight=False)
         with console.capture() as captured:
             console.print(to_table(found))
-            for line in ceiling_lines(found.ceiling):
+            for line in ceiling_lines(found.ceiling, machine):
                 console.print(line, markup=False)
         say(captured.get().removesuffix("\n"))
     return 0 if found.has("relay") else 3
 
 
-def to_document(found: HostFacts) -> dict[str, object]:
-    """Return what was found as JSON has it; rates are in bit/s, times in seconds."""
+def to_document(found: HostFacts, machine: MachineCeiling | None) -> dict[str, object]:
+    """Return what was found as JSON has it; rates are in bit/s, times in seconds.
+
+    own_packets_per_s: data packets of our own transports, both directions together, in one run.
+    """
     return {
         "kernel": platform.release(),
         "processors": len(os.sched_getaffinity(0)),
         "facts": [asdict(fact) for fact in found.facts],
         "ceiling": None if found.ceiling is None else asdict(found.ceiling),
+        "own_packets_per_s": None if machine is None else machine.own_per_s,
     }
 
 
@@ -69,15 +75,21 @@ def to_table(found: HostFacts) -> Table:
     return table
 
 
-def ceiling_lines(ceiling: Ceiling | None) -> list[str]:
+def ceiling_lines(ceiling: Ceiling | None, machine: MachineCeiling | None) -> list[str]:
     """Return what was measured, in words."""
-    if ceiling is None:
-        return []
-    return [
-        f"ceiling: the relay carried {format_rate(ceiling.tcp_bps)} of kernel TCP at MTU 1500, "
-        f"{ceiling.packets_per_s:,.0f} frames/s, with {ceiling.cpu_share:.0%} of a core;",
-        f"at half of that, 99 % of frames were less than {format_time(ceiling.half_p99_s)} late.",
-    ]
+    lines = []
+    if ceiling is not None:
+        lines += [
+            f"ceiling: the relay carried {format_rate(ceiling.tcp_bps)} of kernel TCP at MTU 1500, "
+            f"{ceiling.packets_per_s:,.0f} frames/s, with {ceiling.cpu_share:.0%} of a core;",
+            f"at half of that, 99 % of frames were less than {format_time(ceiling.half_p99_s)} late.",
+        ]
+    if machine is not None:
+        lines.append(
+            f"our own transports: {machine.own_per_s:,.0f} data packets/s, both directions together, which at MTU 9000 "
+            f"is {format_rate(machine.own_per_s * 9000 * 8)}."
+        )
+    return lines
 
 
 def _clean(_arguments: argparse.Namespace) -> int:

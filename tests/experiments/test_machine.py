@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from emulation.ceiling import MachineCeiling
 from emulation.host import Ceiling, Fact, HostFacts
 from emulation.identity import Process, RunDirectory, runtime_root
 from experiments import cli
@@ -21,6 +22,7 @@ FOUND = HostFacts(
     ),
     ceiling=Ceiling(tcp_bps=5.2e8, packets_per_s=81_234.5, cpu_share=0.93, half_p99_s=1.2e-4, real_time=True),
 )
+MACHINE = MachineCeiling(frame_s=8e-6, packet_s=200e-6, processors=2)  # 0.6 of the one that no relay has
 
 
 def test_what_is_missing_stands_beside_what_adds_it() -> None:
@@ -30,17 +32,20 @@ def test_what_is_missing_stands_beside_what_adds_it() -> None:
     lines = captured.get().splitlines()
     assert lines[2].split() == ["relay", "yes"]
     assert lines[3].split(maxsplit=2) == ["netem", "no", "unknown [kind]. To add it: modprobe sch_netem"]
-    assert ceiling_lines(FOUND.ceiling) == [
+    assert ceiling_lines(FOUND.ceiling, MACHINE) == [
         "ceiling: the relay carried 520 Mbit/s of kernel TCP at MTU 1500, 81,234 frames/s, with 93% of a core;",
         "at half of that, 99 % of frames were less than 120 us late.",
+        "our own transports: 3,000 data packets/s, both directions together, which at MTU 9000 is 216 Mbit/s.",
     ]
 
 
 def test_the_document_has_the_same_in_units_of_the_code() -> None:
-    document = json.loads(json.dumps(to_document(FOUND)))
+    document = json.loads(json.dumps(to_document(FOUND, MACHINE)))
     assert document["facts"][1]["remedy"] == "modprobe sch_netem"
     assert document["ceiling"]["tcp_bps"] == 5.2e8
-    assert to_document(HostFacts(facts=(), ceiling=None))["ceiling"] is None
+    assert document["own_packets_per_s"] == pytest.approx(3000)
+    nothing = to_document(HostFacts(facts=(), ceiling=None), None)
+    assert (nothing["ceiling"], nothing["own_packets_per_s"]) == (None, None)
 
 
 @pytest.mark.root
@@ -52,6 +57,7 @@ def test_the_doctor_finds_a_machine_that_carries_packets() -> None:
     facts = {fact["name"]: fact for fact in document["facts"]}
     assert facts["relay"]["available"]
     assert document["ceiling"]["tcp_bps"] > 50e6
+    assert document["own_packets_per_s"] > 100
     for fact in facts.values():
         assert fact["available"] or fact["remedy"] or fact["detail"], fact
 
