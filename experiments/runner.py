@@ -219,7 +219,8 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 def _terminate(children: Iterable[BaseProcess]) -> None:
     for child in children:
         child.terminate()
-        child.join()
+        while child.exitcode is None:  # join() alone knows nothing of a child that the pool's own thread has reaped
+            child.join(0.1)
 
 
 def _start_worker() -> None:
