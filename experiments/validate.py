@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from experiments import worlds
 from experiments.console import say
 from experiments.extrapolation.published import FIGURES, Computed
 from experiments.references import Figure, Reference, load_references
@@ -149,11 +150,19 @@ def add_parser(commands: Any) -> None:
         help="compare every published figure with ours",
         description="Print every published figure beside ours. Ends with 1 when one is out of its tolerance.",
     )
+    validating.add_argument(
+        "--worlds",
+        action="store_true",
+        help="run five scaled scenarios in every world that this machine has, and print how far they disagree",
+    )
+    worlds.add_options(validating)
     validating.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     validating.set_defaults(command=_validate)
 
 
 def _validate(arguments: argparse.Namespace) -> int:
+    if arguments.worlds:
+        return worlds.run(arguments)
     checks = check_all(load_references())
     if arguments.json:
         say(json.dumps(to_document(checks), indent=2, allow_nan=False))

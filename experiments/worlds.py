@@ -4,21 +4,29 @@ A transport of ours runs in virtual time and over real sockets; where the kernel
 implementation runs on the same links. What is compared is the median completion of an iteration.
 """
 
+import argparse
+import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emulation.base import RunFailedError, UnsupportedError
+from emulation.base import Backend, RunFailedError, UnsupportedError
+from emulation.ledger import iteration_bound_s
 from emulation.records import Status
-from emulation.registry import BackendRegistry
+from emulation.registry import BackendRegistry, UnknownBackendError
 from emulation.scaled import scaled_run
+from experiments.console import DONE, FAILED, UNSUPPORTED, say
 from experiments.overrides import parse_override
+from experiments.reading import ScenarioError
+from experiments.scale import fitting_divisor, parse_divisor
 from experiments.scenario import Scenario, load_scenario
-from transports.registry import Registry
+from transports.registry import Registry, UnknownTransportError
 from wan.units import format_time
 
 TOLERANCE = 0.10
@@ -63,58 +71,57 @@ class Row:
         return max(medians) / min(medians) - 1.0 if len(medians) > 1 else None
 
 
-Told = Callable[[str], None]
+Tell = Callable[[str], None]
 
 
 def compare_worlds(
-    cases: Sequence[tuple[str, Scenario]],
+    cases: Sequence[tuple[str, Scenario, float]],
     transports: Sequence[str],
+    worlds: Sequence[tuple[str, Backend]],
     *,
-    backends: BackendRegistry,
-    registry: Registry,
-    worlds: Sequence[str],
-    scale: float,
-    tell: Told,
+    tell: Tell,
 ) -> list[Row]:
     """Run every case and transport in every world, one after another, and return the rows.
 
-    cases: names and scenarios. worlds: names of backends. The first iteration, in which nothing has been learned yet,
-    counts like any other. tell: hears of each run before it begins.
+    cases: names, scenarios, and what their rates and payloads are divided by. The first iteration, in which nothing has
+    been learned yet, counts like any other. tell: hears of each run before it begins.
     """
     rows = []
-    made = {world: backends.resolve(world)(registry) for world in worlds}
-    for name, scenario in cases:
+    for name, scenario, scale in cases:
         for transport in transports:
             cells: list[Cell] = []
             bound_s = 0.0
-            for world, backend in made.items():
-                for carrier in (transport, KERNEL.get(transport)):
-                    if carrier is None or (carrier != transport and not backend.capabilities().real_time):
-                        continue
+            for world, backend in worlds:
+                real_time = backend.capabilities().real_time
+                carriers = [transport, *([KERNEL[transport]] if real_time and transport in KERNEL else [])]
+                for carrier in carriers:
                     tell(f"{name}: {carrier} in {world}")
-                    spec = scaled_run(scenario.run_spec(carrier, seed=scenario.seed, sampled=False), scale)
-                    try:
-                        record = backend.run(spec)
-                    except (UnsupportedError, RunFailedError) as error:
-                        status = "unsupported" if isinstance(error, UnsupportedError) else "failed"
-                        cells.append(
-                            Cell(world=world, transport=carrier, median_s=None, n=0, status=status, reason=str(error))
-                        )
-                        continue
-                    done = [row.completion_s for row in record.iterations if row.completion_s is not None]
-                    bound_s = max((row.bound_s for row in record.iterations), default=bound_s)
-                    cells.append(
-                        Cell(
-                            world=world,
-                            transport=carrier,
-                            median_s=median(done) if done else None,
-                            n=len(done),
-                            status=record.status,
-                            reason=record.reason,
-                        )
-                    )
+                    cell, bound_s = _run(world, backend, carrier, scenario, scale)
+                    cells.append(cell)
             rows.append(Row(scenario=name, transport=transport, scale=scale, bound_s=bound_s, cells=tuple(cells)))
     return rows
+
+
+def _run(world: str, backend: Backend, carrier: str, scenario: Scenario, scale: float) -> tuple[Cell, float]:
+    """Return the cell, and the bound of an iteration in seconds."""
+    spec = scaled_run(scenario.run_spec(carrier, seed=scenario.seed, sampled=False), scale)
+    bound_s = max(iteration_bound_s(job, spec.topology) for job in spec.jobs)
+    try:
+        record = backend.run(spec)
+    except (UnsupportedError, RunFailedError) as error:
+        status = "unsupported" if isinstance(error, UnsupportedError) else "failed"
+        cell = Cell(world=world, transport=carrier, median_s=None, n=0, status=status, reason=str(error))
+        return cell, bound_s
+    done = [row.completion_s for row in record.iterations if row.completion_s is not None]
+    cell = Cell(
+        world=world,
+        transport=carrier,
+        median_s=median(done) if done else None,
+        n=len(done),
+        status=record.status,
+        reason=record.reason,
+    )
+    return cell, bound_s
 
 
 def standard_cases(registry: Registry, iterations: int) -> list[tuple[str, Scenario]]:
@@ -187,3 +194,67 @@ def to_document(rows: Sequence[Row]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `validate --worlds`."""
+    group = parser.add_argument_group("with --worlds")
+    group.add_argument("--world", action="append", metavar="W", help="a world (default: sim and netns)")
+    group.add_argument("--transport", action="append", metavar="T", help="a transport (default: reno, cubic, adaptive)")
+    group.add_argument("--iterations", type=int, default=20, metavar="N", help="of each run (default: 20)")
+    group.add_argument("--scale", default="auto", metavar="auto|N", help="divide rates and payloads by N")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `validate --worlds`; 1 when a disagreement exceeds the tolerance, 3 when no world but one can be had."""
+    registry, installed = Registry.installed(), BackendRegistry.installed()
+    transports = arguments.transport or ["reno", "cubic", "adaptive"]
+    if not 1 <= arguments.iterations <= 100_000:
+        raise ScenarioError(f"--iterations: {arguments.iterations} is not between 1 and 100000")
+    for transport in transports:
+        try:
+            registry.resolve(transport)
+        except UnknownTransportError as error:
+            raise ScenarioError(f"--transport: {error}") from error
+    worlds: list[tuple[str, Backend]] = []
+    for name in arguments.world or ["sim", "netns"]:
+        try:
+            worlds.append((name, installed.resolve(name)(registry)))
+        except UnknownBackendError as error:
+            raise ScenarioError(f"--world: {error}") from error
+    divisor = parse_divisor(arguments.scale)
+    cases = []
+    for name, scenario in standard_cases(registry, arguments.iterations):
+        fitting = divisor or max(fitting_divisor(backend, scenario, transports) for _, backend in worlds)
+        cases.append((name, scenario, fitting))
+    rows = compare_worlds(cases, transports, worlds, tell=lambda line: print(line, file=sys.stderr))
+    if arguments.json:
+        say(json.dumps(to_document(rows), indent=2, allow_nan=False))
+    else:
+        console = Console(highlight=False)
+        with console.capture() as captured:
+            console.print(to_table(rows))
+        say(captured.get().removesuffix("\n"))
+        for line in _notes(rows):
+            say(line)
+    if all(row.disagreement is None for row in rows):
+        return UNSUPPORTED
+    return FAILED if any((row.disagreement or 0.0) > TOLERANCE for row in rows) else DONE
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    lines = [
+        "Medians of an iteration's completion in ms; * the machine was late or busy. kernel: the kernel's own "
+        "implementation on the same links.",
+        "Rates and payloads were divided by "
+        + ", ".join(dict.fromkeys(f"{row.scale:g} ({row.scenario})" for row in rows))
+        + "; round trips, loss and packets are as they were.",
+    ]
+    for row in rows:
+        for cell in row.cells:
+            if cell.median_s is None:
+                lines.append(f"{row.scenario}, {cell.transport} in {cell.world}: {cell.status}: {cell.reason}")
+    return lines
