@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulation.identity import LOCK, PROCESSES, RUN_PATTERN, Process, root_locked, runtime_root
+from emulation.identity import LOCK, PROCESSES, ROOT_LOCK, RUN_PATTERN, Process, locked_root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,16 +22,16 @@ class CleanReport:
     running: tuple[str, ...] = ()
 
 
-def clean() -> CleanReport:
+def clean(*, to_the_last: bool = False) -> CleanReport:
     """Remove what dead runs of this user left, and report it. Runs that are alive are left alone.
 
+    to_the_last: remove also the empty directory in which runs have theirs.
     Raises UnsupportedError when the runtime root is not ours, OSError when something cannot be removed.
     """
-    root = runtime_root()
     removed: list[str] = []
     running: list[str] = []
     killed: list[int] = []
-    with root_locked(root):
+    with locked_root() as root:
         for directory in sorted(root.iterdir()):
             matched = RUN_PATTERN.fullmatch(directory.name)
             if matched is None or directory.is_symlink() or not directory.is_dir():
@@ -44,6 +44,9 @@ def clean() -> CleanReport:
                     killed.append(process.pid)
             shutil.rmtree(directory)
             removed.append(matched[1])
+        if to_the_last and [entry.name for entry in root.iterdir()] == [ROOT_LOCK]:
+            (root / ROOT_LOCK).unlink()
+            root.rmdir()
     return CleanReport(removed=tuple(removed), killed=tuple(killed), running=tuple(running))
 
 

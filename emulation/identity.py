@@ -12,7 +12,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from emulation.base import UnsupportedError
 
 TAG_PATTERN = re.compile(r"bc[0-9a-f]{6}")
 RUN_PATTERN = re.compile(r"run-(bc[0-9a-f]{6})")
+ROOT_LOCK = ".lock"
 LOCK = "lock"
 PROCESSES = "processes"
 
@@ -30,7 +31,7 @@ def runtime_root() -> Path:
     """Return the directory, readable by this user alone, under which runs keep theirs. It is made when missing.
 
     $XDG_RUNTIME_DIR/bicoastal where that is set and ours, else /tmp/bicoastal-<uid>.
-    Raises UnsupportedError when somebody else owns it or may write to it.
+    Raises UnsupportedError when somebody else owns it or may write to it, FileNotFoundError when it is removed again.
     """
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     if given and os.path.isabs(given) and os.access(given, os.W_OK | os.X_OK) and _is_private(Path(given)):
@@ -38,7 +39,8 @@ def runtime_root() -> Path:
     else:
         root = Path(f"/tmp/bicoastal-{os.getuid()}")
     try:
-        root.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            root.mkdir(mode=0o700)
     except OSError as error:
         raise UnsupportedError(f"{root} cannot be made: {error.strerror}") from error
     if not _is_private(root):
@@ -52,14 +54,28 @@ def _is_private(path: Path) -> bool:
 
 
 @contextmanager
-def root_locked(root: Path) -> Iterator[None]:
-    """Keep others from making or removing run directories meanwhile: a new one is not locked at once."""
-    descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def locked_root() -> Iterator[Path]:
+    """Give the runtime root, in which nobody else makes or removes run directories meanwhile.
+
+    A new one is not locked at once, nor is one that is being removed until the last. Raises as `runtime_root`.
+    """
+    while True:
+        try:
+            root = runtime_root()
+            descriptor = _open_lock(root)
+        except FileNotFoundError:  # `clean` has just removed it
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:  # else it was removed while we waited: what we hold locks nothing
+                yield root
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _open_lock(root: Path) -> int:
+    return os.open(root / ROOT_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +110,7 @@ class RunDirectory:
     """
 
     def __init__(self) -> None:
-        root = runtime_root()
-        with root_locked(root):
+        with locked_root() as root:
             while True:
                 self.tag = f"bc{secrets.token_hex(3)}"
                 self.path = root / f"run-{self.tag}"
@@ -115,8 +130,13 @@ class RunDirectory:
 
     def close(self) -> None:
         """Remove the directory."""
-        shutil.rmtree(self.path)
-        os.close(self._lock)
+        root_lock = _open_lock(self.path.parent)
+        try:
+            fcntl.flock(root_lock, fcntl.LOCK_EX)
+            shutil.rmtree(self.path)  # its lock goes first: for `clean` it would be a dead run's
+        finally:
+            os.close(root_lock)
+            os.close(self._lock)
 
     def __enter__(self) -> Self:
         return self

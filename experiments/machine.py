@@ -94,7 +94,7 @@ def ceiling_lines(ceiling: Ceiling | None, machine: MachineCeiling | None) -> li
 
 def _clean(_arguments: argparse.Namespace) -> int:
     try:
-        report = clean()
+        report = clean(to_the_last=True)
     except OSError as error:
         raise RunFailedError(f"{error.filename} cannot be removed ({error.strerror})") from error
     for tag in report.removed:

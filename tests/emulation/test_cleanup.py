@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,34 @@ def test_a_root_that_others_may_write_to_is_refused(root: Path) -> None:
     root.chmod(0o770)
     with pytest.raises(UnsupportedError, match=r"is not a directory that belongs to this user alone$"):
         clean()
+
+
+def test_to_the_last_nothing_is_left_unless_it_is_somebodys(root: Path) -> None:
+    abandon(root, "run-bc012345")
+    with RunDirectory() as run:
+        clean(to_the_last=True)
+        assert run.path.exists()
+    foreign = root / "notes"
+    foreign.write_text("mine")
+    clean(to_the_last=True)
+    assert foreign.exists()
+    foreign.unlink()
+    clean(to_the_last=True)
+    assert not root.exists()
+    with RunDirectory() as run:
+        assert run.path.parent == root
+
+
+def test_runs_that_begin_while_everything_is_removed_get_a_directory_all_the_same(root: Path) -> None:
+    """The lock that a run waits for may be removed by who holds it, and the directory with it."""
+    code = (
+        "import sys\nfrom emulation.identity import RunDirectory\n"
+        "for _ in range(300):\n    with RunDirectory() as run:\n        assert (run.path / 'lock').exists()\n"
+    )
+    with ExitStack() as stack:
+        runs = [stack.enter_context(subprocess.Popen([sys.executable, "-c", code])) for _ in range(2)]
+        while any(run.poll() is None for run in runs):
+            clean(to_the_last=True)
+    assert [run.returncode for run in runs] == [0, 0]
+    clean(to_the_last=True)
+    assert not root.exists()

@@ -13,7 +13,6 @@ from statistics import median
 import pytest
 
 from emulation.base import UnsupportedError
-from emulation.identity import runtime_root
 from experiments import cli
 from experiments.execute import coast_sites, require_no_training
 from experiments.reading import ScenarioError
@@ -128,7 +127,7 @@ def test_a_signal_ends_everything_and_leaves_nothing(
         assert process.wait(20) == code
     assert all_gone(mark)
     assert cli.main(["clean"]) == 0
-    assert [entry.name for entry in runtime_root().iterdir()] == [".lock"]
+    assert not (tmp_path / "bicoastal").exists()
 
 
 @pytest.mark.root
