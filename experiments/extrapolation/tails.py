@@ -104,7 +104,9 @@ class PiecewiseModel(ABC):
     def log_cdf(self, crossing: Crossing, at_s: ArrayLike) -> Array:
         """Return log P(completion <= at_s), -inf before the earliest possible."""
         times, before, after = self.knots(crossing)
-        at = np.broadcast_to(np.asarray(at_s, dtype=float), times.shape[:-1])[..., None]
+        shape = np.broadcast_shapes(times.shape[:-1], np.shape(at_s))
+        times, before, after = (np.broadcast_to(each, (*shape, times.shape[-1])) for each in (times, before, after))
+        at = np.broadcast_to(np.asarray(at_s, dtype=float), shape)[..., None]
         passed = np.sum(times <= at, axis=-1)
         low = np.clip(passed - 1, 0, None)[..., None]
         high = np.clip(passed, None, times.shape[-1] - 1)[..., None]

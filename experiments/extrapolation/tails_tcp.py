@@ -113,19 +113,26 @@ class TcpFlows:
         self.ssthresh[:] = self.window[:] = self.most[:] = ssthresh
         self.hystart[:] = False
 
-    def rest(self, idle_s: float) -> None:
+    def rest(self, idle_s: float, which: Flags | None = None) -> None:
         """Let an idle time pass: the window is halved per RTO, not below the initial one (RFC 2861 §3.2)."""
         halvings = min(int(idle_s / (self.path.rtt_s + self.rules.min_rto_s)), 64)
         self.fresh = False
         if halvings:
-            self.ssthresh = np.maximum(self.ssthresh, self.rules.ssthresh_share * self.window)
+            rested = np.ones(len(self.window), bool) if which is None else which
+            raised = np.maximum(self.ssthresh, self.rules.ssthresh_share * self.window)
             floor = np.minimum(float(self.rules.initial_window), self.window)
-            self.window = np.maximum(floor, self.window * 0.5**halvings)
+            self.ssthresh = np.where(rested, raised, self.ssthresh)
+            self.window = np.where(rested, np.maximum(floor, self.window * 0.5**halvings), self.window)
 
-    def send(self, gaps: Gaps) -> Array:
-        """Send one message per flow and return how long each took, until its last packet has arrived, seconds."""
+    def send(self, gaps: Gaps, which: Flags | None = None) -> Array:
+        """Send one message per flow and return how long each took, until its last packet has arrived, seconds.
+
+        which: the flows that send; the others stay as they are, and their time is 0.
+        """
         out = np.zeros(len(self.window))
         burst = _Burst(self, gaps)
+        if which is not None:
+            burst.keep(which)
         for number in range(MOST_ROUNDS):
             if not len(burst.who):
                 return out

@@ -28,7 +28,8 @@ class Tcp(PointwiseModel):
     """TCP with slow start, SACK, RACK-TLP and PRR, as `TcpRules` has it.
 
     settled: the connection has carried messages before and lost packets, as in a training that runs for long;
-    otherwise it is fresh. samples: per number of losses. queue_bdp: the bottleneck's queue in BDP. seed: of the places.
+    otherwise it is fresh, or has carried from 1 to `history` messages, each number as often as any other.
+    samples: per number of losses. queue_bdp: the bottleneck's queue in BDP. seed: of the places.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Tcp(PointwiseModel):
     rules: TcpRules
     header_bytes: int = 52
     settled: bool = True
+    history: int = 0
     samples: int = 192
     queue_bdp: float = 1.0
     seed: int = 7
@@ -60,24 +62,22 @@ class Tcp(PointwiseModel):
         """Return flows before the message that counts."""
         made = TcpFlows(self.rules, self.path(crossing), flows)
         loss = float(crossing.loss)
+        gaps = random_gaps(loss, rng) if loss > 0 else no_losses
         if self.settled and loss > 0:
             # where a window that grows by one per round trip, and of which an idle time leaves ssthresh 3/4, comes to
             # rest: w = 4/3 ssthresh after n packets
             made.settle(sqrt(18 * made.path.packets / 7))
-            gaps = random_gaps(loss, rng)
-            for _ in range(WARM_UP):
-                made.rest(crossing.idle_s)
-                made.send(gaps)
             made.rest(crossing.idle_s)
-        elif self.settled:
-            made.send(no_losses)
-            made.rest(crossing.idle_s)
+        before = np.full(flows, WARM_UP) if self.settled else np.arange(flows) % max(self.history, 1) + 1
+        for number in range(WARM_UP if self.settled else self.history):
+            made.send(gaps, which=before > number)
+            made.rest(crossing.idle_s, which=before > number)
         return made
 
     def trials(self, crossing: Crossing, trials: int, rng: np.random.Generator) -> Array:
         """Return the completion of `trials` messages whose losses are drawn one by one, seconds."""
         flows = self.start(crossing, trials, rng)
-        return flows.send(random_gaps(float(crossing.loss), rng) if crossing.loss else no_losses)
+        return flows.send(random_gaps(float(crossing.loss), rng) if float(crossing.loss) else no_losses)
 
     def distribution(self, crossing: Crossing) -> Distribution:
         """Return the distribution at one point."""
