@@ -22,7 +22,7 @@ from experiments.pictures import LOSS, OVERVIEW, SERIES
 from experiments.store import Store, StoreError
 from transports.registry import Registry
 
-_STYLE: dict[Any, Any] = {  # matplotlib's stubs want its 300 keys as literals
+STYLE: dict[Any, Any] = {  # of every picture; matplotlib's stubs want its 300 keys as literals
     "font.size": 10,
     "axes.grid": True,
     "axes.spines.top": False,
@@ -73,15 +73,16 @@ def draw_comparison(store: Store, comparison: Comparison, registry: Registry, di
     if not ran:
         return []
     looks = looks_of([result.name for result in ran], registry)
-    with mpl.rc_context(_STYLE):
-        files = [_save(_overview(comparison, ran, looks), directory / OVERVIEW)]
+    with mpl.rc_context(STYLE):
+        files = [save_picture(_overview(comparison, ran, looks), directory / OVERVIEW)]
         series = _series(store, comparison, ran, looks)
         if series is not None:
-            files.append(_save(series, directory / SERIES))
+            files.append(save_picture(series, directory / SERIES))
     return files
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save_picture(figure: Figure, path: Path) -> Path:
+    """Write a picture, whole or not at all; return its path. Raises StoreError where it cannot be written."""
     unfinished = path.with_suffix(f".{os.getpid()}.unfinished")  # two runs may draw into one directory
     FigureCanvasAgg(figure)
     try:
@@ -104,11 +105,11 @@ def _overview(comparison: Comparison, ran: Sequence[TransportResult], looks: Map
     _draw_completions(left, comparison, ran, looks)
     _draw_efficiencies(right, ran, looks)
     figure.suptitle(f"{comparison.scenario} ({comparison.backend})", x=0.01, ha="left", fontweight="bold")
-    _legend(figure, left)
+    add_legend(figure, left)
     return figure
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def add_legend(figure: Figure, axes: Axes) -> None:
     """Put the legend beside the title, where it can hide nothing."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
@@ -234,7 +235,7 @@ def _series(
     for row, label in enumerate(("cwnd, MB", "rate that cwnd and\npacing allow, Gbit/s", "queue, MB")):
         grid[row][0].set_ylabel(label)
     grid[2][0].set_ylim(0, None)  # after everything is drawn: it fixes the upper end too
-    _legend(figure, grid[0][0])
+    add_legend(figure, grid[0][0])
     figure.suptitle(
         f"{comparison.scenario} ({comparison.backend}): the flow that ended last in each of these iterations",
         x=0.01,
@@ -349,7 +350,7 @@ def draw_efficiency_against_loss(
     ordered = sorted(groups, key=lambda group: group[0])
     positive = [loss for loss, _ in ordered if loss > 0]
     none_at = (positive[0] if positive else 1e-5) / 10
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7, 4.6), layout="constrained")
         axes = figure.subplots()
         names = dict.fromkeys(result.name for _, comparison in ordered for result in comparison.transports)
@@ -365,15 +366,15 @@ def draw_efficiency_against_loss(
                 axes.fill_between(losses, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
                 axes.plot(losses, middles, color=look.colour, marker=look.marker, label=name)
         axes.set_xscale("log")
-        axes.set_xticks([loss or none_at for loss, _ in ordered], [_short(loss) for loss, _ in ordered])
+        axes.set_xticks([loss or none_at for loss, _ in ordered], [short_probability(loss) for loss, _ in ordered])
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set(ylim=(0, 1.05), xlabel="loss per packet, both directions", ylabel="efficiency = bound / completion")
         axes.axhline(1.0, color=_BOUND, linestyle="--", linewidth=1.2)
         axes.set_title("Median from the second iteration on; band: 10th to 90th percentile", loc="left", fontsize=10)
         scenario, backend = ordered[0][1].scenario, ordered[0][1].backend
         figure.suptitle(f"{scenario} ({backend})", x=0.01, ha="left", fontweight="bold")
-        _legend(figure, axes)
-        return _save(figure, directory / LOSS)
+        add_legend(figure, axes)
+        return save_picture(figure, directory / LOSS)
 
 
 def _settled_efficiencies(result: TransportResult) -> list[float]:
@@ -382,6 +383,6 @@ def _settled_efficiencies(result: TransportResult) -> list[float]:
     return [value for row, value in pairs if row.iteration > 0] or [value for _, value in pairs]
 
 
-def _short(loss: float) -> str:
+def short_probability(loss: float) -> str:
     """Return a probability as people write it: 1e-5, not 1e-05."""
     return re.sub(r"\.?0*e-0?", "e-", f"{loss:.2e}") if 0 < loss < 0.01 else f"{loss:g}"
