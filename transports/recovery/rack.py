@@ -40,6 +40,7 @@ class Rack:
     RFC 8985 §6.2 compares times of sending and breaks ties by sequence number, which is wrong where a repair leaves at
     the same instant as new data before it. Here the order itself is known.
 
+    sent_count: transmissions so far, and so the `order` of the latest.
     `deadline` is when `detect` must be called again although no acknowledgement has come (inf: never).
     """
 
@@ -50,18 +51,18 @@ class Rack:
         "_order",
         "_persist_rounds",
         "_round_stop",
-        "_sent",
         "deadline",
         "newest_sent_s",
         "reordering_seen",
         "rtt_s",
+        "sent_count",
     )
 
     def __init__(self) -> None:
         self._order: deque[tuple[float, int, SentPacket]] = deque()
         self.newest_sent_s = -1.0  # RACK.xmit_ts
         self._newest = 0  # its place in the order of sending, instead of RACK.end_seq
-        self._sent = 0
+        self.sent_count = 0
         self.rtt_s = 0.0  # RACK.rtt
         self.reordering_seen = False
         self.deadline = INFINITY
@@ -72,9 +73,9 @@ class Rack:
 
     def sent(self, packet: SentPacket) -> None:
         """Note a transmission: `packet.sent_s` and `transmissions` are set already."""
-        self._sent += 1
-        packet.order = self._sent
-        self._order.append((packet.sent_s, self._sent, packet))
+        self.sent_count = number = self.sent_count + 1
+        packet.order = number
+        self._order.append((packet.sent_s, number, packet))
 
     def delivered(
         self, packet: SentPacket, now: float, min_rtt_s: float, *, ambiguous: bool, original: bool = False

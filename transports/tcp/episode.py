@@ -26,6 +26,7 @@ class LossEpisode:
         "_mss_bytes",
         "_prr",
         "_rack",
+        "_reduced_order",
         "_window_bytes",
         "active",
         "stop",
@@ -41,6 +42,7 @@ class LossEpisode:
         self._rack = rack
         self._prr = ProportionalRateReduction(mss_bytes=mss_bytes)
         self._window_bytes = 0.0  # what PRR allows
+        self._reduced_order = 0  # of the last packet sent before the window was reduced
         self._marks = LossMarks()
         self._flight_bytes = self._last_flight_bytes = 0  # the most in flight in this round, and in the one before
 
@@ -73,10 +75,16 @@ class LossEpisode:
     def lose(self, lost: list[SentPacket], now: float, sent_to: int, delivered: int = 0) -> int:
         """Take packets as lost, which begins fast recovery unless there is an episode already; return their bytes.
 
+        What was sent since the window was reduced and is lost too, repair or new, shows that this was not enough: it
+        begins another episode and reduces once more (RFC 5681 §4.3).
+
         sent_to: the first offset never sent. delivered: what the acknowledgement that showed the loss delivered.
         """
         before = self._board.in_flight
         size = self._board.lose(lost)
+        if self.active and not self.timed_out and max(packet.order for packet in lost) > self._reduced_order:
+            self._congestion.on_recovery_end(now)
+            self._leave()
         self._mark(lost)
         self._congestion.on_loss(now, size, before, lost[-1].sent_s)
         if not self.active:
@@ -117,6 +125,7 @@ class LossEpisode:
         """Enter fast recovery. in_flight: before the acknowledgement that shows the loss."""
         self.active = True
         self.stop = sent_to
+        self._reduced_order = self._rack.sent_count
         self._congestion.on_congestion(now, self._flight(in_flight))
         self._prr.on_enter(in_flight_bytes=in_flight, ssthresh_bytes=self._congestion.ssthresh_bytes)
         self._window_bytes = self._board.in_flight + self._mss_bytes  # the first repair goes at once (RFC 9937 §6)

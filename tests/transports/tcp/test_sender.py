@@ -311,6 +311,34 @@ def test_the_window_after_recovery_is_its_share_of_what_was_in_flight(congestion
     assert pair.client.sender.congestion.ssthresh_bytes == pytest.approx(pair.window() * MSS, rel=0.02)
 
 
+@pytest.mark.parametrize(("congestion", "share"), [("reno", 0.5), ("cubic", 0.7)])
+@pytest.mark.parametrize("second", ["the repair", "new data", "another of the same flight"])
+def test_losses_in_successive_windows_lower_it_twice(congestion: str, share: float, second: str) -> None:
+    """RFC 5681 §4.3: so does the loss of a repair. Several in one window count once (§4.3, RFC 6582 §3.2)."""
+    spared = {"count": 1}
+
+    def lose(packet: Packet) -> bool:
+        if packet.role == SERVER or packet.data is None:
+            return False
+        if packet.start == 300 * MSS:
+            return not packet.repair or (second == "the repair" and len(pair.repairs()) == 1)
+        if second == "new data" and pair.repairs() and not packet.repair:
+            spared["count"] -= 1
+            return spared["count"] == 0
+        return second == "another of the same flight" and packet.start == 310 * MSS and not packet.repair
+
+    pair = Pair(congestion, lose=lose, rate_bps=RATE_BPS, ack_every=1, quick_acks=0).connect()
+    pair.send(segments(3000))
+    pair.run(stop=lambda: bool(pair.repairs()))
+    threshold = pair.client.sender.congestion.ssthresh_bytes
+    before = threshold / share
+    pair.run(until=pair.now + 3 * RTT_S)
+    reductions = 1 if second == "another of the same flight" else 2
+    ends = pair.client.sender.congestion.ssthresh_bytes
+    assert ends == pytest.approx(before * share**reductions, rel=0.08)
+    assert pair.client.counters().timeouts == pair.client.counters().spurious == 0
+
+
 # -- the tail: RFC 8985 §7 ---------------------------------------------------------------------------------------------
 
 
