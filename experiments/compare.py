@@ -19,6 +19,7 @@ from wan.units import format_time
 
 MIN_ITERATIONS_FOR_P99 = 100
 WIDE_COLUMNS = 100
+_TERM_COLUMNS = len("completion:")
 _GRAVITY: tuple[RunStatus, ...] = ("ok", "degraded", "unsupported", "failed")
 _STYLES = {"ok": "green", "degraded": "yellow", "unsupported": "dim", "failed": "red"}
 
@@ -196,7 +197,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -> Group:
-    """Return the table for people, with what its numbers mean below it and `notes` at the end.
+    """Return the table for people, with what its numbers mean below it and `notes`, "term: meaning", at the end.
 
     Narrower than `WIDE_COLUMNS` it leaves the column of the first iteration out.
     """
@@ -231,8 +232,18 @@ def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -
         for result in comparison.transports
         if result.reason
     ]
-    captions = [Text(line, style="dim") for line in (*_meaning(comparison, wide=wide), *notes)]
-    return Group(title, Text(), table, Text(), *reasons, *captions)
+    return Group(title, Text(), table, Text(), *reasons, to_notes([*_meaning(comparison, wide=wide), *notes]))
+
+
+def to_notes(lines: Iterable[str]) -> Table:
+    """Return lines of the form "term: what there is to say of it", the terms in a column of their own."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=_TERM_COLUMNS, no_wrap=True, style="dim")
+    grid.add_column(style="dim", overflow="fold")
+    for line in lines:
+        term, _, meaning = line.partition(": ")
+        grid.add_row(Text(f"{term}:"), Text(meaning))
+    return grid
 
 
 def _milliseconds(time_s: float | None) -> str:
@@ -245,8 +256,8 @@ def _meaning(comparison: Comparison, *, wide: bool) -> list[str]:
     if comparison.bound_s is None:
         return []
     lines = [
-        f"bound: {format_time(comparison.bound_s)} = one-way propagation + payload / bottleneck rate, per trip; "
-        "efficiency = bound / completion (p50)."
+        f"bound: {format_time(comparison.bound_s)} = one-way propagation + payload / bottleneck rate, per trip.",
+        "efficiency: bound / completion; the median.",
     ]
     lines.append(
         "completion: from the first byte offered to the last byte verified at the receiver, slowest message, both "
@@ -261,12 +272,13 @@ def _meaning(comparison: Comparison, *, wide: bool) -> list[str]:
         lines.append(f"p99: needs {MIN_ITERATIONS_FOR_P99} iterations (--seeds adds some).")
     if any(result.failed for result in comparison.transports):
         lines.append("–: falls on an iteration that failed, which counts as infinitely slow.")
-    lines.append(
-        "overhead: all bytes on the wire, both directions, over payload delivered, minus one. "
-        "repairs, timeouts: packets sent again and retransmission timeouts, all iterations."
-    )
+    lines += [
+        "overhead: all bytes on the wire, both directions, over payload delivered, minus one.",
+        "repairs: packets that carry data sent before, all iterations.",
+        "timeouts: expiries of a retransmission timer, all iterations.",
+    ]
     if comparison.scale != 1:
         lines.append(f"scale: rates and payloads were divided by {comparison.scale:g}; the RTT was kept.")
     if comparison.array_note:
-        lines.append(comparison.array_note)
+        lines.append(f"arrays: {comparison.array_note}")
     return lines

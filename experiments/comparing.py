@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.text import Text
 
 from emulation.registry import BackendRegistry
 from experiments.arguments import directory
-from experiments.compare import Comparison, compare, to_document, to_table
+from experiments.compare import Comparison, compare, to_document, to_notes, to_table
 from experiments.console import DONE, FAILED, UNSUPPORTED, say
 from experiments.overrides import Override, option, parse_override
 from experiments.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib
@@ -105,7 +104,7 @@ def _compare(arguments: argparse.Namespace) -> int:
             *_draw(store, comparison, world.transports, out),
         ]  # last: what failed here costs least
     if not arguments.json:
-        _show(Text(f"written: {', '.join(files)}", style="dim"))
+        _show(to_notes([f"written: {', '.join(files)}"]))
     return _exit_code(comparison)
 
 
@@ -113,7 +112,7 @@ def _show(what: RenderableType) -> None:
     console = Console(highlight=False)
     with console.capture() as captured:
         console.print(what)
-    say(captured.get().removesuffix("\n"))
+    say("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _overrides(arguments: argparse.Namespace) -> list[Override]:

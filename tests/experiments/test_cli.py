@@ -36,7 +36,8 @@ def test_compare_prints_a_table_and_writes_store_and_pictures(capsys, tmp_path):
     assert compare("--transport", "reno", "--transport", "adaptive", "--iterations", "4") == 0
     printed = capsys.readouterr()
     assert "coast-to-coast in plain" in printed.out
-    assert "paths: 4 × 5 Gbit/s at RTT 60 ms; shard: 57.13 MB in each direction." in printed.out
+    assert "\npaths:      4 × 5 Gbit/s at RTT 60 ms; shard: 57.13 MB in each direction." in printed.out
+    assert "\nwritten:    out/coast-to-coast/results.sqlite, out/coast-to-coast/overview.png" in printed.out
     assert printed.err.splitlines() == ["reno, seed 0: ok (1 of 2)", "adaptive, seed 0: ok (2 of 2)"]
     files = {path.name for path in (tmp_path / "out" / "coast-to-coast").iterdir()}
     assert files == {"results.sqlite", OVERVIEW, SERIES}

@@ -178,8 +178,11 @@ def test_the_table_fits(tmp_path, width):
     row = next(line.split() for line in text.splitlines() if line.startswith("adaptive"))
     assert row[:3] == ["adaptive", "ok", "100"]
     assert "unfit unsupported: unfit needs real packets, which plain lacks" in text
-    assert "bound: 50 ms" in text
-    assert "written: out/results.sqlite" in text
+    lines = text.splitlines()
+    for term, meaning in (("bound", "50 ms"), ("local", "1 ms inside"), ("written", "out/results.sqlite")):
+        assert any(line.startswith(f"{term + ':':12}{meaning}") for line in lines)
+    below = lines[next(number for number, line in enumerate(lines) if line.startswith("bound:")) :]
+    assert all(line[11] == " " and (line[:11].strip() in ("", line.split()[0])) for line in below)  # terms stand apart
 
 
 def test_without_colours_the_table_says_as_much(tmp_path, monkeypatch):
