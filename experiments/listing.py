@@ -1,6 +1,11 @@
 """`bicoastal list`: what there is to choose from."""
 
 import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from emulation.registry import BackendRegistry, UnknownBackendError
@@ -21,10 +26,23 @@ def add_parser(commands: Any) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     rows = _LISTS[arguments.what]()
-    width = max((len(name) for name, _ in rows), default=0)
-    for name, description in rows:
-        say(f"{name:{width}}  {description}".rstrip())
+    # a terminal would break words at its edge; a file or a pipe wants one line for each
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in to_lines(rows, columns):
+        say(line)
     return DONE
+
+
+def to_lines(rows: Sequence[tuple[str, str]], columns: int | None) -> list[str]:
+    """Return names and descriptions side by side, wrapped at so many columns; None: one line for each."""
+    width = max((len(name) for name, _ in rows), default=0)
+    lines = []
+    for name, description in rows:
+        parts = [description]
+        if columns is not None:
+            parts = textwrap.wrap(description, max(columns - width - 2, 20)) or [""]
+        lines += [f"{label:{width}}  {part}".rstrip() for label, part in zip_longest([name], parts, fillvalue="")]
+    return lines
 
 
 def _list_transports() -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import pytest
 
 from emulation.registry import BackendRegistry
 from experiments import cli, comparing, losses
+from experiments.listing import to_lines
 from experiments.pictures import LOSS, OVERVIEW, SERIES
 from experiments.store import Store, StoreError
 from transports.registry import Registry
@@ -181,6 +182,12 @@ def test_version_and_help(capsys):
 def test_list_shows_names_and_descriptions(what, line, capsys):
     assert cli.main(["list", what]) == 0
     assert any(found.startswith(line) for found in capsys.readouterr().out.splitlines())
+
+
+def test_a_list_wraps_at_the_edge_of_a_terminal_and_nowhere_else():
+    rows = [("a", "one two three four five six seven eight"), ("longer", "")]
+    assert to_lines(rows, None) == ["a       one two three four five six seven eight", "longer"]
+    assert to_lines(rows, 30) == ["a       one two three four", "        five six seven eight", "longer"]
 
 
 def test_export_writes_a_table_for_each_kind_of_row(capsys):
