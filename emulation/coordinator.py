@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -43,7 +44,6 @@ from emulation.wire_format import WireFormatError
 
 TOKEN_BYTES = 8
 _PATIENCE_S = 60.0  # for a process that has to answer at once
-_LEAD_S = 0.05  # from the order to connect until zero
 
 
 class Ground(Protocol):
@@ -147,7 +147,6 @@ class Coordinator:
         self._epoch_s = 0.0
         self._failure = ""
         self._handshakes: dict[str, float] = {}
-        self._connected_by_s = 0.0
         sites = dict.fromkeys(site for flow in flows for site in (flow.source, flow.destination))
         self._coasts: dict[str, CoastHandle] = {}
         token = secrets.token_hex(TOKEN_BYTES)
@@ -172,8 +171,10 @@ class Coordinator:
                         pass
                     case Refused(reason=reason):
                         raise UnsupportedError(reason)
+                    case Broken(reason=reason):
+                        raise RunFailedError(f"the process of {coast.site} broke: {reason}")
                     case other:
-                        raise RunFailedError(f"the process of {coast.site} is not ready: {other}")
+                        raise RunFailedError(f"the process of {coast.site} said {type(other).__name__}, out of turn")
         except BaseException:
             self.close()
             raise
@@ -205,31 +206,31 @@ class Coordinator:
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
-    def run(self, epoch_s: float) -> Conducted:
-        """Connect at `epoch_s` (CLOCK_MONOTONIC), run every job to its end, and put the halves together."""
+    def run(self, epoch_s: float, *, depends_on: Sequence[int] = ()) -> Conducted:
+        """Connect at `epoch_s` (CLOCK_MONOTONIC), run every job to its end, and put the halves together.
+
+        depends_on: processes without which it cannot go on (relays); RunFailedError is raised when one of them ends.
+        """
         self._epoch_s = epoch_s
         for coast in self._coasts.values():
             coast.tell(Connect(epoch_s=epoch_s))
-        readable = select.poll()
-        by_descriptor = {coast.channel.fileno(): coast for coast in self._coasts.values()}
-        for descriptor in by_descriptor:
-            readable.register(descriptor, select.POLLIN)
-        while not self._failure and not all(job.done for job in self._jobs):
-            now = self._now()
-            for conduct in self._conducts:
-                if conduct.due_s <= now:
-                    conduct.on_time(now)
-            if not self._all_connected and now > self._spec.time_limit_s:
-                missing = next(flow.name for flow in self._flows if flow.name not in self._handshakes)
-                self._fail(f"{missing} did not connect within {self._spec.time_limit_s:g} s")
-                break
-            self._failure = self._failure or next((job.failure for job in self._jobs if job.failure), "")
-            if self._failure:
-                break
-            for descriptor, _ in readable.poll(1e3 * self._until_due(now)):
-                coast = by_descriptor[descriptor]
-                self._take(coast.site, coast.hear())
-        return self._conclude()
+        with ExitStack() as stack:
+            ears = _Ears(self._coasts.values(), depends_on, stack)
+            while not self._failure and not all(job.done for job in self._jobs):
+                now = self._now()
+                for conduct in self._conducts:
+                    if conduct.due_s <= now:
+                        conduct.on_time(now)
+                if not self._all_connected and now > self._spec.time_limit_s:
+                    missing = next(flow.name for flow in self._flows if flow.name not in self._handshakes)
+                    self._fail(f"{missing} did not connect within {self._spec.time_limit_s:g} s")
+                    break
+                self._failure = self._failure or next((job.failure for job in self._jobs if job.failure), "")
+                if self._failure:
+                    break
+                for coast in ears.wait(self._until_due(now)):
+                    self._take(coast.site, coast.hear())
+            return self._conclude(ears)
 
     def _now(self) -> float:
         return time.monotonic() - self._epoch_s
@@ -238,7 +239,7 @@ class Coordinator:
         due_s = min(conduct.due_s for conduct in self._conducts)
         if not self._all_connected:
             due_s = min(due_s, self._spec.time_limit_s + 1e-3)
-        return min(max(due_s - now, 0.0), 1.0)
+        return due_s - now
 
     @property
     def _all_connected(self) -> bool:
@@ -266,29 +267,45 @@ class Coordinator:
             case _:
                 raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
 
+    def _take_late(self, site: str, news: News) -> None:
+        """Take what was under way when the run ended, and what closing brings."""
+        match news:
+            case Prepared() | Complete() | Verified() | Closed():
+                self._job(news.job).take(site, news, self._now())
+            case Broken(reason=reason, transport=False):
+                raise RunFailedError(f"the process of {site} broke: {reason}")
+            case Connected() | BackgroundArrived() | Broken():
+                pass
+            case _:
+                raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
+
     def _job(self, name: str) -> JobConduct:
         return next(job for job in self._jobs if job.spec.name == name)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _conclude(self) -> Conducted:
-        """Close what is open, collect the rest."""
+    def _conclude(self, ears: "_Ears") -> Conducted:
+        """Close what is open, on all coasts before any of them ends; then collect the rest."""
+        self._failure = self._failure or next((job.failure for job in self._jobs if job.failure), "")
         for job in self._jobs:
-            for site in job.sites_to_close:
-                self._coasts[site].tell(job.close_order)
+            job.end(self._now())
+        while not all(job.done for job in self._jobs):
+            now = self._now()
+            for job in self._jobs:
+                if job.due_s <= now:
+                    job.on_time(now)
+                    raise RunFailedError(job.failure)
+            for coast in ears.wait(min(job.due_s for job in self._jobs) - now):
+                self._take_late(coast.site, coast.hear())
         finished: dict[str, Finished] = {}
         for coast in self._coasts.values():
             coast.tell(Finish())
             while coast.site not in finished:
-                match coast.hear():
-                    case Closed() as news:
-                        self._job(news.job).take(coast.site, news, self._now())
-                    case Finished() as news:
-                        finished[coast.site] = news
-                    case Broken(reason=reason, transport=False):
-                        raise RunFailedError(f"the process of {coast.site} broke: {reason}")
-                    case _:
-                        pass  # it was under way when the run ended
+                news = coast.hear()
+                if isinstance(news, Finished):
+                    finished[coast.site] = news
+                else:
+                    self._take_late(coast.site, news)
         for job in self._jobs:
             job.conclude(self._failure)
         return Conducted(
@@ -321,6 +338,30 @@ class Coordinator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Ears:
+    """Waits for what coasts tell. depends_on: processes whose end is the end of the run, found out while waiting."""
+
+    def __init__(self, coasts: Iterable[CoastHandle], depends_on: Sequence[int], stack: ExitStack) -> None:
+        self._readable = select.poll()
+        self._coasts = {coast.channel.fileno(): coast for coast in coasts}
+        self._foundations: list[int] = []
+        for pid in depends_on:
+            self._foundations.append(os.pidfd_open(pid))
+            stack.callback(os.close, self._foundations[-1])
+        for descriptor in (*self._coasts, *self._foundations):
+            self._readable.register(descriptor, select.POLLIN)
+
+    def wait(self, time_s: float) -> list[CoastHandle]:
+        """Return which coasts have something to tell, after `time_s` at the latest, and a second at most.
+
+        Raises RunFailedError when a process that all depends on has ended.
+        """
+        ready = [descriptor for descriptor, _ in self._readable.poll(1e3 * min(max(time_s, 0.0), 1.0))]
+        if any(descriptor in self._foundations for descriptor in ready):
+            raise RunFailedError("the relay between the coasts has died")
+        return [self._coasts[descriptor] for descriptor in ready]
 
 
 def _ignore(iteration: int, begins_s: float) -> None:

@@ -134,12 +134,21 @@ class CoastProcess:
     # -- orders -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone."""
-        self._clock.on_readable(self._channel.fileno(), self._obey)
-        self._tell(Ready())
+        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone.
+
+        Time begins when the coordinator says what is zero, so that it never goes back.
+        """
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection would be longer than a burst; between iterations there is time for one
+        self._tell(Ready())
+        match self._channel.receive():
+            case Connect(epoch_s=epoch_s):
+                self._clock.epoch_s = epoch_s
+            case other:
+                raise ValueError(f"{type(other).__name__} before there is a connection")
+        self._clock.on_readable(self._channel.fileno(), self._obey)
+        self._driver.at(0.0, APPLICATION, self._connect, None)
         self._driver.at(self._clock.now(), APPLICATION, self._tick, None)
         self._driver.run()
 
@@ -152,9 +161,6 @@ class CoastProcess:
 
     def _obey(self, now: float) -> None:
         match self._channel.receive():
-            case Connect(epoch_s=epoch_s):
-                self._clock.epoch_s = epoch_s
-                self._driver.at(0.0, APPLICATION, self._connect, None)
             case Prepare(job=job, iteration=iteration):
                 gc.collect(0)
                 self._jobs[job].prepare(iteration)
@@ -177,8 +183,8 @@ class CoastProcess:
                 )
                 self._driver.stop()
                 self._driver.at(now, APPLICATION, _ignore, None)
-            case CoastPlan():
-                raise ValueError("a second plan")
+            case CoastPlan() | Connect() as order:
+                raise ValueError(f"a second {type(order).__name__}")
 
     def _connect(self, _: object, now: float) -> None:
         for end in self._ends.values():
@@ -250,7 +256,7 @@ def main() -> int:
         try:
             coast.run()
         except SpinningError as error:
-            channel.send(Broken(reason=str(error)))
+            channel.send(Broken(reason=str(error), transport=False))  # the machine would go on spinning
             return 1
         except ChannelClosedError:
             raise

@@ -34,7 +34,7 @@ _LEAD_S = 0.1  # from when everything is ready until zero
 class NetnsBackend(Backend):
     """Runs our transports over UDP, and the kernel's own TCP.
 
-    impairment: what stands in the middle; None for what this machine has, the relay where netem is missing.
+    impairment: what stands in the middle; None for the relay, which every machine has.
     probing: measure every path before each run.
     """
 
@@ -80,13 +80,14 @@ class NetnsBackend(Backend):
             )
             epoch_s = time.monotonic() + _LEAD_S
             middle.start(epoch_s)
-            return _put_together(spec, coordinator.run(epoch_s), middle.finish())
+            return _put_together(spec, coordinator.run(epoch_s, depends_on=middle.pids), middle.finish())
 
 
 class _Middle(ABC):
     """What stands between the coasts in one run."""
 
     coasts: TwoCoasts
+    pids: Sequence[int] = ()  # of processes without which nothing arrives
 
     @abstractmethod
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
@@ -122,6 +123,7 @@ class _Relayed(_Middle):
         self._bursts = burst_rules(spec, flows) if _speaks_of_bursts(spec.topology) else {}
         self.coasts = stack.enter_context(TwoCoasts(spec.topology, options=coast_options(flows)))
         self._relays = stack.enter_context(Relays(self.coasts, seed=spec.seed, calm=True))
+        self.pids = self._relays.pids
 
     def start(self, epoch_s: float) -> None:
         self._relays.restart(
