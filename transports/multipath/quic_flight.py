@@ -281,11 +281,18 @@ class Flight:
         while self._lost and self._lost[0][0] < before_s:
             self._packets.pop(self._lost.popleft()[1].number, None)
 
-    def declare_lost(self, now: float) -> None:
-        """Take everything in flight for lost, on evidence from elsewhere, and probe; that is not congestion."""
+    def declare_lost(self, now: float, *, congestion: bool = False) -> None:
+        """Take everything in flight for lost, on evidence from elsewhere, and probe.
+
+        congestion: the controller is to know, as of other losses; that a path has gone dark is no sign of it.
+        """
+        lost: list[Sent] = []
         while (packet := self.oldest()) is not None:
             self._order.popleft()
+            lost.append(packet)
             self._give_up(packet, now)
+        if lost and congestion:
+            self._congested(lost, now)
         self.probes = max(self.probes, 1)
 
     # -- time ----------------------------------------------------------------------------------------------------------

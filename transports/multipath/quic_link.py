@@ -127,6 +127,11 @@ class QuicLink(PathConnection):
         return None if oldest is None else oldest.sent_s
 
     @property
+    def last_sent_s(self) -> float:
+        """When the newest packet that asks for an acknowledgement leaves."""
+        return self._connection.flight.last_sent_s if self._connection is not None else -INFINITY
+
+    @property
     def last_heard_s(self) -> float:
         """When the last genuine packet arrived."""
         return self._connection.last_heard_s if self._connection is not None else -INFINITY
@@ -225,10 +230,10 @@ class QuicLink(PathConnection):
         connection.on_timer(now)
         self._drain(connection)
 
-    def declare_lost(self, now: float) -> None:
+    def declare_lost(self, now: float, *, congestion: bool = False) -> None:
         """Take all in flight for lost."""
         if self._connection is not None:
-            self._connection.flight.declare_lost(now)
+            self._connection.flight.declare_lost(now, congestion=congestion)
 
     # -- what is carried ----------------------------------------------------------------------------------------------
 

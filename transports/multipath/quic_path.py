@@ -110,14 +110,20 @@ class PathConnection(ABC):
 
     @property
     @abstractmethod
+    def last_sent_s(self) -> float:
+        """When the newest packet that asks for an acknowledgement leaves, or left; -inf before the first."""
+
+    @property
+    @abstractmethod
     def last_heard_s(self) -> float:
         """When the last genuine packet arrived on this path; -inf before the first."""
 
     @abstractmethod
-    def declare_lost(self, now: float) -> None:
-        """Take all symbols in flight for lost at once: the owner has decided that the path is silent.
+    def declare_lost(self, now: float, *, congestion: bool = False) -> None:
+        """Take all symbols in flight for lost at once: the owner has decided that no acknowledgement is to be expected.
 
         They are reported, and no longer count as in flight. The connection goes on probing the path on its own timer.
+        congestion: the controller is to know, as of other losses; that a path has gone dark is no sign of it.
         """
 
     @abstractmethod

@@ -1,0 +1,313 @@
+"""One end of an FEC-protected connection: a QUIC connection on every path, a sender and a receiver above them."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
+from transports.multipath.codes import ErasureCode
+from transports.multipath.fec_lane import INFINITY, SendingLane
+from transports.multipath.fec_receiver import FIRST_PATIENCE_S, FecReceiver
+from transports.multipath.fec_sender import FecSender, Protection
+from transports.multipath.fec_wire import (
+    Announcement,
+    ControlFrame,
+    ControlReader,
+    Done,
+    FecProtocolError,
+    Missing,
+    encode_control,
+)
+from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
+from transports.multipath.quic_credentials import Credentials, public_credentials
+from transports.multipath.quic_link import QuicLink
+from transports.multipath.redundancy import ALL_CODES, MESSAGES_PER_STEP
+from wan.checks import check_not_negative, check_positive, check_probability, check_whole
+
+GRACE_S = 0.5  # for the other paths to connect, after the first one has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FecParameters(QuicParameters):
+    """What can be set on FEC-protected QUIC, besides QUIC's own.
+
+    code: "auto" takes whichever needs least. messages_per_step, target: how many messages a step waits for, and the
+    acceptable probability that any of them needs a second trip. cover_paths: so many paths may fall silent besides.
+    max_overhead: repair symbols per source symbol at most. tail_losses: losses in a row at the end of every path that
+    are covered whatever has been measured, where that is cheap. initial_loss: what is assumed of a path of which
+    nothing is known. max_message_bytes: of a message to be received. Raises ValueError naming the field.
+    """
+
+    congestion: Literal["cubic", "reno", "adaptive"] = "adaptive"
+    code: Literal["auto", "xor", "reed-solomon", "raptorq"] = "auto"
+    messages_per_step: float = MESSAGES_PER_STEP
+    target: float = 0.01
+    cover_paths: int = 0
+    max_overhead: float = 1.0
+    tail_losses: int = 10
+    initial_loss: float = 1e-3
+    max_message_bytes: int = 1 << 34
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        QuicParameters.__post_init__(self)
+        check_positive("messages_per_step", self.messages_per_step)
+        check_probability("target", self.target)
+        check_whole("cover_paths", self.cover_paths, 0)
+        check_not_negative("max_overhead", self.max_overhead)
+        check_whole("tail_losses", self.tail_losses, 0)
+        check_probability("initial_loss", self.initial_loss)
+        check_positive("initial_loss", self.initial_loss)
+        check_whole("max_message_bytes", self.max_message_bytes, 1)
+
+    @property
+    def codes(self) -> tuple[ErasureCode, ...]:
+        """Return the codes to choose from."""
+        return tuple(code for code in ALL_CODES if self.code in ("auto", code.name))
+
+
+class FecEndpoint(Endpoint):
+    """One end of a connection over all its paths.
+
+    credentials: the server's, or at the client its certificate; by default those that anybody can compute.
+    Raises ValueError when a path's MTU is too small for QUIC.
+    """
+
+    def __init__(
+        self, context: EndpointContext, parameters: FecParameters, *, credentials: Credentials | None = None
+    ) -> None:
+        shared = credentials or public_credentials()
+        self._links = [
+            QuicLink(
+                role=context.role,
+                view=view,
+                rng=context.rng,
+                credentials=shared,
+                make_congestion=parameters.controller(),
+                continuous=True,
+            )
+            for view in context.paths
+        ]
+        self._names = [view.name for view in context.paths]
+        self._lanes = [SendingLane(link, parameters.initial_loss) for link in self._links]
+        self._readers = [ControlReader() for _ in self._links]
+        protection = Protection(
+            codes=parameters.codes,
+            messages=parameters.messages_per_step,
+            target=parameters.target,
+            cover_paths=parameters.cover_paths,
+            max_overhead=parameters.max_overhead,
+            tail_losses=parameters.tail_losses,
+        )
+        self._sender = FecSender(self._lanes, protection, self._send_control)
+        self._receiver = FecReceiver(max_message_bytes=parameters.max_message_bytes)
+        for link in self._links:
+            link.source = self._sender.pull
+        self._timers = [link.get_timer() or INFINITY for link in self._links]
+        self._silence_at = INFINITY
+        self._events: deque[Event] = deque()
+        self._waiting: list[tuple[int, Buffer]] = []
+        self._connected = self._failed = False
+        self._give_up_waiting_s = INFINITY
+        self._given_up: set[int] = set()
+        self._plan = ""
+
+    # -- verbs --------------------------------------------------------------------------------------------------------
+
+    def send_message(self, message_id: int, data: Buffer, now: float) -> None:
+        """Queue a message. See `Endpoint.send_message`."""
+        if not 0 <= message_id <= MAX_MESSAGE_ID:
+            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+        if not self._connected or self._failed:
+            self._waiting.append((message_id, data))
+            return
+        self._sender.offer(message_id, data, now)
+        self._tell_plan()
+
+    def receive_datagram(self, datagram: Datagram, now: float) -> None:
+        """Take a UDP payload."""
+        path_id = datagram.path_id
+        self._links[path_id].receive(bytes(datagram.payload), now)
+        self._after(path_id, now)
+
+    def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
+        """Return what may leave, of all paths."""
+        out: list[Datagram] = []
+        if self._failed:
+            return out
+        for path_id, at in enumerate(self._timers):
+            self._lanes[path_id].stirred |= at <= now
+        while stirred := [path_id for path_id, lane in enumerate(self._lanes) if lane.stirred]:
+            for path_id in stirred:
+                link = self._links[path_id]
+                self._lanes[path_id].stirred = False
+                was_ready = link.ready
+                out += link.datagrams_to_send(now)
+                self._timers[path_id] = link.get_timer() or INFINITY
+                if link.ready and not was_ready:  # a client's handshake is over once it has sent its part
+                    self._after(path_id, now)
+        if self._silence_at == INFINITY:
+            self._silence_at = self._sender.timer()
+        return out
+
+    def get_timer(self) -> float | None:
+        """Return when something is due."""
+        if self._failed:
+            return None
+        at = min(*self._timers, self._silence_at, self._receiver.timer(), self._give_up_waiting_s)
+        return None if at == INFINITY else at
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        for path_id, at in enumerate(self._timers):
+            if at <= now:
+                self._links[path_id].handle_timer(now)
+                self._after(path_id, now)
+        if self._give_up_waiting_s <= now:
+            self._connect(now)
+        if self._silence_at <= now:
+            before = self._sender.silences
+            self._sender.on_timer(now)
+            self._silence_at = self._sender.timer()
+            if self._sender.silences > before:
+                names = [self._names[at] for at, lane in enumerate(self._lanes) if lane.silent_since_s == now]
+                self._events.append(Notice(kind="fec-path-silent", detail=", ".join(names)))
+        if self._receiver.timer() <= now:
+            self._receiver.on_timer(now)
+            self._pass_on()
+
+    def next_event(self) -> Event | None:
+        """Return the oldest event."""
+        return self._events.popleft() if self._events else None
+
+    def counters(self) -> Counters:
+        """Return what has been counted, on all paths together."""
+        each = [link.counters() for link in self._links]
+        return Counters(
+            packets=sum(counters.packets for counters in each),
+            repairs=sum(counters.repairs for counters in each),
+            probes=sum(counters.probes for counters in each),
+            timeouts=sum(counters.timeouts for counters in each),
+            spurious=sum(counters.spurious for counters in each),
+            rejected=sum(counters.rejected for counters in each) + self._receiver.rejected,
+        )
+
+    def sample(self, now: float) -> Sample:
+        """Return windows, flights and paces of all paths together, and the shortest smoothed RTT."""
+        links = self._links
+        return Sample(
+            cwnd_bytes=sum(link.congestion.cwnd_bytes for link in links),
+            in_flight_bytes=float(sum(link.in_flight_bytes for link in links)),
+            pacing_rate_bps=sum(link.congestion.pacing_rate_bps or 0.0 for link in links) or None,
+            srtt_s=min((link.rtt.srtt_s for link in links if link.rtt.srtt_s is not None), default=None),
+        )
+
+    # -- consequences -------------------------------------------------------------------------------------------------
+
+    def _after(self, path_id: int, now: float) -> None:
+        """Pass on what has come of a datagram or a timer on one path."""
+        if self._failed:
+            return
+        link, lane = self._links[path_id], self._lanes[path_id]
+        lane.stirred = True
+        if not self._connected:
+            self._see_whether_connected(now)
+        pace_bps = INFINITY if link.congestion.governs_recovery and link.congestion.pacing_rate_bps is None else None
+        if link.pace_bps != pace_bps:  # such a controller reads the rate from flights that leave at once
+            link.pace_bps = pace_bps
+        if reports := link.take_reports():
+            self._sender.on_reports(lane, reports, now)
+        receiver = self._receiver
+        try:
+            for symbol in link.take_symbols():
+                receiver.on_symbol(symbol, now)
+            if control := link.take_control():
+                receiver.patience_s = max(FIRST_PATIENCE_S, 2 * max(lane.rtt_s for lane in self._lanes))
+                for frame in self._readers[path_id].feed(control):
+                    self._take(frame, now)
+        except FecProtocolError as error:
+            self._fail(f"the far end broke the protocol: {error}")
+            return
+        self._pass_on()
+        if lane.revived():
+            self._events.append(Notice(kind="fec-path-back", detail=self._names[path_id]))
+        if link.failure and path_id not in self._given_up:
+            self._give_up(path_id, now)
+
+    def _take(self, frame: ControlFrame, now: float) -> None:
+        if isinstance(frame, Announcement):
+            self._receiver.on_announcement(frame, now)
+        elif isinstance(frame, Done):
+            self._sender.on_done(frame.number)
+        elif isinstance(frame, Missing):
+            self._sender.on_missing(frame, now)
+
+    def _pass_on(self) -> None:
+        """Hand over what the receiver has made."""
+        receiver = self._receiver
+        while receiver.messages:
+            message_id, data = receiver.messages.popleft()
+            self._events.append(MessageReceived(message_id=message_id, data=data))
+        if receiver.control:
+            for frame in receiver.control:
+                self._send_control(frame)
+            receiver.control.clear()
+
+    def _send_control(self, frame: ControlFrame) -> None:
+        """Put a frame on every path: no single loss may delay it."""
+        octets = encode_control(frame)
+        for link, lane in zip(self._links, self._lanes, strict=True):
+            if link.ready:
+                link.send_control(octets)
+                lane.stirred = True
+
+    # -- beginning and end --------------------------------------------------------------------------------------------
+
+    def _see_whether_connected(self, now: float) -> None:
+        ready = sum(link.ready for link in self._links)
+        if ready and ready + len(self._given_up) == len(self._links):
+            self._connect(now)
+        elif ready and self._give_up_waiting_s == INFINITY:
+            self._give_up_waiting_s = now + GRACE_S
+
+    def _connect(self, now: float) -> None:
+        self._give_up_waiting_s = INFINITY
+        if self._connected:
+            return
+        self._connected = True
+        self._events.append(Connected())
+        waiting, self._waiting = self._waiting, []
+        for message_id, data in waiting:
+            self.send_message(message_id, data, now)
+
+    def _give_up(self, path_id: int, now: float) -> None:
+        """Go on without a path whose connection has ended."""
+        self._given_up.add(path_id)
+        if len(self._given_up) == len(self._links):
+            self._fail(self._links[path_id].failure)
+            return
+        self._events.append(
+            Notice(kind="fec-path-lost", detail=f"{self._names[path_id]}: {self._links[path_id].failure}")
+        )
+        self._sender.fall_silent(self._lanes[path_id], now)
+        if not self._connected:
+            self._see_whether_connected(now)
+
+    def _fail(self, reason: str) -> None:
+        self._failed = True
+        self._events.append(Failed(reason=reason))
+
+    def _tell_plan(self) -> None:
+        """Say what is promised, whenever that changes."""
+        planned = self._sender.planned
+        if planned is None:
+            return
+        plan = (
+            f"{planned.code.name}: {planned.blocks} x ({planned.k} + {planned.r}); probability of a second trip in a "
+            f"step: {planned.step_failure:.1e}{'' if planned.attained else ', which misses the target'}"
+        )
+        if plan != self._plan:
+            self._plan = plan
+            self._events.append(Notice(kind="fec-plan", detail=plan))

@@ -1,0 +1,41 @@
+"""The transports on FEC-protected QUIC, as the registry sees them."""
+
+from transports.base import Endpoint, EndpointContext
+from transports.multipath.fec_endpoint import FecEndpoint, FecParameters
+from transports.multipath.quic_link import MIN_MTU_BYTES
+from transports.registry import TransportSpec
+
+
+def _fec(context: EndpointContext) -> Endpoint:
+    parameters = context.parameters
+    if not isinstance(parameters, FecParameters):
+        raise TypeError("FEC-protected QUIC is made with FecParameters")
+    return FecEndpoint(context, parameters)
+
+
+MPQUIC_FEC = TransportSpec(
+    name="mpquic-fec",
+    kind="sans-io",
+    paths="many",
+    description=(
+        "erasure-coded blocks over all paths, so that losses cost no second trip; multipath by one QUIC connection "
+        "per path, not the IETF extension"
+    ),
+    min_mtu_bytes=MIN_MTU_BYTES,
+    parameters=FecParameters,
+    make_endpoint=_fec,
+    colour="#000000",
+    marker="*",
+)
+
+QUIC_FEC = TransportSpec(
+    name="quic-fec",
+    kind="sans-io",
+    paths="one",
+    description="erasure-coded blocks over one QUIC connection, so that losses cost no second trip",
+    min_mtu_bytes=MIN_MTU_BYTES,
+    parameters=FecParameters,
+    make_endpoint=_fec,
+    colour="#999999",
+    marker="h",
+)

@@ -1,0 +1,316 @@
+"""The sending half of an FEC-protected connection over many paths.
+
+A message is planned when it is offered: blocks and repair from the measured loss (`redundancy`), its symbols over the
+paths so that all land together (`interleaving`). Paths then take from their plan as window and pace allow; one that
+has run out takes from the one that would land last. What is lost counts against its block: when what has arrived and
+what is under way no longer make up the block, fresh repair goes to whichever path lands it first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from transports.events import Buffer
+from transports.multipath.codes import ErasureCode
+from transports.multipath.fec_lane import INFINITY, SendingLane
+from transports.multipath.fec_message import OutgoingMessage
+from transports.multipath.fec_wire import (
+    ANNOUNCEMENT_BLOCK,
+    SYMBOL_HEADER,
+    ControlFrame,
+    Missing,
+    announcement_bytes,
+)
+from transports.multipath.interleaving import block_sizes, interleave, land_together
+from transports.multipath.quic_path import Report, Symbol
+from transports.multipath.redundancy import Demand, Redundancy, choose_redundancy
+
+ANNOUNCEMENTS = 8  # in DATAGRAM frames on each path that carries that many symbols or more
+GRAIN_BYTES = 16  # symbols are a multiple of it, which the codes like
+TAIL_SHARE = 0.02  # of a block, at most, for repair that covers what a path's tail may lose
+LEAST_REPAIR = 4  # symbols that even the shortest message may have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """How much protection is wanted: see `redundancy.Demand`, and `FecParameters` for what each is."""
+
+    codes: tuple[ErasureCode, ...]
+    messages: float
+    target: float
+    cover_paths: int
+    max_overhead: float
+    tail_losses: int
+
+
+def make_tag(number: int, block: int, index: int) -> int:
+    """Return the number by which a symbol's fate is reported."""
+    return number << 48 | block << 32 | index
+
+
+class FecSender:
+    """Plans messages, feeds the paths, and mends what falls short.
+
+    send_control(frame): puts a control frame on every path. planned: what was chosen for the latest message.
+    silences: how often a path was given up in mid-burst.
+    """
+
+    def __init__(
+        self, lanes: Sequence[SendingLane], protection: Protection, send_control: Callable[[ControlFrame], None]
+    ) -> None:
+        self.lanes = lanes
+        self.planned: Redundancy | None = None
+        self.silences = 0
+        self._protection = protection
+        self._send_control = send_control
+        self._messages: dict[int, OutgoingMessage] = {}
+        self._next_number = 0
+        self._symbol_bytes = min(lane.link.symbol_bytes for lane in lanes) - SYMBOL_HEADER.size
+        self._symbol_bytes -= self._symbol_bytes % GRAIN_BYTES
+        self._max_blocks = (self._symbol_bytes - announcement_bytes(0)) // 4
+        self._last_serial = 0
+        self._metering = True
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether every message is known to have been delivered."""
+        return not self._messages
+
+    # -- planning -----------------------------------------------------------------------------------------------------
+
+    def offer(self, message_id: int, data: Buffer, now: float) -> None:
+        """Plan a message and hand it to the paths. Raises ValueError when it is too long for any code."""
+        number = self._next_number
+        self._next_number += 1
+        length_bytes = len(memoryview(data).cast("B"))
+        symbols = max(1, ceil(length_bytes / self._symbol_bytes))
+        symbol_bytes = max(1, ceil(length_bytes / symbols))  # no more padding than a grain for each symbol
+        symbol_bytes = min(self._symbol_bytes, ceil(symbol_bytes / GRAIN_BYTES) * GRAIN_BYTES)
+        used = [lane for lane in self.lanes if lane.usable] or [lane for lane in self.lanes if lane.link.ready]
+        views = [lane.view(now, symbol_bytes) for lane in used]
+        redundancy, r = self._choose(used, [view.rate_bps for view in views], max(1, length_bytes), symbol_bytes)
+        message = OutgoingMessage(
+            data, number=number, message_id=message_id, symbol_bytes=symbol_bytes, redundancy=redundancy, r=r
+        )
+        self._messages[number] = message
+        self._send_control(message.announcement)
+        if not message.blocks:
+            return
+        sizes = block_sizes(message.announcement.symbols, redundancy.blocks)
+        counts = land_together(views, sum(sizes) + len(sizes) * r, symbol_bytes)
+        copies = ceil((r + 1) / len(used))  # as safe as the symbols, at the least
+        for lane, share, slots in zip(used, counts, interleave(sizes, r, counts), strict=True):
+            if share:
+                lane.link.begin_burst(now, share * symbol_bytes, after_idle="keep")
+            every = share // max(1, min(share, ANNOUNCEMENTS, max(copies, share // ANNOUNCEMENTS)))
+            for at, (block, index) in enumerate(slots):
+                if at % every == 0:
+                    lane.plan.append(make_tag(number, ANNOUNCEMENT_BLOCK, at))
+                lane.plan.append(make_tag(number, block, index))
+            lane.stirred = True
+
+    def _choose(
+        self, lanes: Sequence[SendingLane], rates: Sequence[float], length_bytes: int, symbol_bytes: int
+    ) -> tuple[Redundancy, int]:
+        protection = self._protection
+        symbols = ceil(length_bytes / symbol_bytes)
+        fastest = max(rates)
+        redundancy = choose_redundancy(
+            Demand(
+                message_bytes=length_bytes,
+                symbol_bytes=symbol_bytes,
+                messages=protection.messages,
+                target=protection.target,
+                cover_paths=min(protection.cover_paths, len(lanes) - 1),
+                max_overhead=max(protection.max_overhead, LEAST_REPAIR / symbols),
+            ),
+            tuple(lane.meter.channel() for lane in lanes),
+            tuple(max(1.0, round(20 * rate / fastest)) for rate in rates),
+            protection.codes,
+            self._max_blocks,
+        )
+        self.planned = redundancy
+        tail = ceil(protection.tail_losses * len(lanes) / redundancy.blocks) + 1
+        tail = min(tail, int(TAIL_SHARE * redundancy.k), redundancy.code.max_repair(redundancy.k))
+        return redundancy, max(redundancy.r, tail)
+
+    # -- feeding the paths --------------------------------------------------------------------------------------------
+
+    def pull(self, path_id: int, leave_s: float) -> Symbol | None:
+        """Return the next symbol for a path, or None."""
+        lane = self.lanes[path_id]
+        if lane.silent_since_s is not None:
+            return None
+        while True:
+            planned = not lane.repairs
+            if not planned:
+                tag = lane.repairs.popleft()
+            elif lane.plan or self._take_over(lane, leave_s):
+                tag = lane.plan.popleft()
+            else:
+                return None
+            number, block_at, index = tag >> 48, tag >> 32 & 0xFFFF, tag & 0xFFFFFFFF
+            message = self._messages.get(number)
+            if message is None:
+                continue
+            if block_at == ANNOUNCEMENT_BLOCK:
+                header = SYMBOL_HEADER.pack(number, ANNOUNCEMENT_BLOCK, 0)
+                return Symbol(header + message.announcement.encode(), tag)
+            block = message.blocks[block_at]
+            block.queued -= 1
+            if block.acked >= block.needed:
+                continue
+            block.in_flight += 1
+            lane.positions[tag] = lane.sent
+            lane.sent += 1
+            burst_left = len(lane.plan) if planned else None
+            return Symbol(message.symbol(block_at, index), tag, index >= block.k, burst_left)
+
+    def _take_over(self, lane: SendingLane, leave_s: float) -> bool:
+        """Take the last symbol of the path that would land last, if this one lands it sooner."""
+        busiest, latest_s = None, 0.0
+        for other in self.lanes:
+            if len(other.plan) > 1 and other is not lane:
+                view = other.view(leave_s, self._symbol_bytes)
+                landing_s = view.free_at_s + view.delay_s
+                if busiest is None or landing_s > latest_s:
+                    busiest, latest_s = other, landing_s
+        if busiest is None:
+            return False
+        mine = lane.view(leave_s, self._symbol_bytes)
+        if leave_s + 8.0 * self._symbol_bytes / mine.rate_bps + mine.delay_s >= latest_s:
+            return False
+        lane.plan.append(busiest.plan.pop())
+        return True
+
+    # -- what becomes of symbols --------------------------------------------------------------------------------------
+
+    def on_reports(self, lane: SendingLane, reports: Sequence[Report], now: float) -> None:
+        """Take the fate of symbols of one path."""
+        short: set[tuple[int, int]] = set()
+        for tag, acked, _ in reports:
+            number, block_at = tag >> 48, tag >> 32 & 0xFFFF
+            position = lane.positions.pop(tag, None)
+            message = self._messages.get(number)
+            if block_at == ANNOUNCEMENT_BLOCK:
+                continue
+            if position is None:
+                if acked and tag in lane.lost.get(number, ()):  # it was only late
+                    lane.lost[number].discard(tag)
+                    lane.meter.found()
+                    if message is not None:
+                        message.blocks[block_at].acked += 1
+                continue
+            if acked:
+                lane.meter.acknowledged()
+            elif self._metering:
+                lane.meter.lost(position)
+            if message is None:
+                continue
+            block = message.blocks[block_at]
+            block.in_flight -= 1
+            if acked:
+                block.acked += 1
+            else:
+                lane.lost.setdefault(number, set()).add(tag)
+                block.lost.append(tag & 0xFFFFFFFF)
+                short.add((number, block_at))
+        for number, block_at in sorted(short):
+            self._mend(number, block_at, now)
+
+    def _mend(self, number: int, block_at: int, now: float) -> None:
+        """Queue fresh symbols for a block that would not be whole if everything under way arrived."""
+        message = self._messages[number]
+        block = message.blocks[block_at]
+        while block.shortfall > 0:
+            index = block.fresh()
+            if index is None:
+                return
+            lane = self._first_to_land(now)
+            block.queued += 1
+            lane.repairs.append(make_tag(number, block_at, index))
+            lane.stirred = True
+
+    def _first_to_land(self, now: float) -> SendingLane:
+        usable = [lane for lane in self.lanes if lane.usable] or list(self.lanes)
+
+        def landing_s(lane: SendingLane) -> float:
+            view = lane.view(now, self._symbol_bytes)
+            ahead = 8.0 * self._symbol_bytes * (len(lane.repairs) + 1) / view.rate_bps  # the plan waits for repairs
+            doubt_s = lane.rtt_s if lane.tail_lost_s > lane.link.last_heard_s else 0.0
+            return ahead + view.delay_s + doubt_s
+
+        return min(usable, key=landing_s)
+
+    def on_missing(self, missing: Missing, now: float) -> None:
+        """Take the receiver's word of what blocks miss. What is under way may already be the answer."""
+        message = self._messages.get(missing.number)
+        if message is None or missing.serial <= self._last_serial:
+            return
+        self._last_serial = missing.serial
+        for block_at, count in missing.blocks.items():
+            if block_at < len(message.blocks):
+                message.blocks[block_at].missing(count)
+                self._mend(missing.number, block_at, now)
+
+    def on_done(self, number: int) -> None:
+        """Forget a message: it has been delivered."""
+        self._messages.pop(number, None)
+        for lane in self.lanes:
+            lane.lost.pop(number, None)
+
+    # -- acknowledgements that do not come ----------------------------------------------------------------------------
+
+    def timer(self) -> float:
+        """Return when `on_timer` is due (inf: never)."""
+        return min(lane.overdue_at() for lane in self.lanes)
+
+    def on_timer(self, now: float) -> None:
+        """Tell what the silence of a path means.
+
+        It was sent a few last packets, and has just been heard: those are lost, as the probe timer would find later.
+        It has more under way, or did not answer after that: it is given up for now, if others do answer.
+        """
+        for lane in self.lanes:
+            if lane.overdue_at() > now:
+                continue
+            tail_at = lane.tail_lost_at()
+            if tail_at <= now:
+                lane.tail_lost_s = now
+                lane.link.declare_lost(now, congestion=True)
+                self.on_reports(lane, lane.link.take_reports(), now)
+                lane.stirred = True
+            elif tail_at < INFINITY:
+                lane.wait_until_s = tail_at
+            elif self._others_answer(lane, now):
+                self.fall_silent(lane, now)
+            else:
+                lane.wait_until_s = now + lane.rtt_s / 8
+
+    def _others_answer(self, lane: SendingLane, now: float) -> bool:
+        since_s = now - lane.rtt_s / 8
+        return any(other is not lane and other.usable and other.link.last_heard_s > since_s for other in self.lanes)
+
+    def fall_silent(self, lane: SendingLane, now: float) -> None:
+        """Plan anew what a path has and holds; its connection probes it until it answers."""
+        self.silences += 1
+        lane.silent_since_s = now
+        self._metering = False  # an outage says nothing of how a path that works loses
+        lane.link.declare_lost(now)
+        self.on_reports(lane, lane.link.take_reports(), now)
+        self._metering = True
+        waiting = [*lane.repairs, *lane.plan]
+        lane.repairs.clear()
+        lane.plan.clear()
+        usable = [other for other in self.lanes if other.usable]
+        if usable:
+            views = [other.view(now, self._symbol_bytes) for other in usable]
+            counts = land_together(views, len(waiting), self._symbol_bytes)
+            at = 0
+            for other, count in zip(usable, counts, strict=True):
+                other.plan.extend(waiting[at : at + count])
+                at += count
+                other.stirred = True
+        else:
+            lane.plan.extend(waiting)
+        lane.stirred = True
