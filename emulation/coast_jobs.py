@@ -73,7 +73,8 @@ class CoastJob:
 
     def _begin(self, begins_s: float, now: float) -> None:
         self._late_s = now - begins_s
-        self._begun = self.active = True
+        self._begun = True
+        self.active = not self._session.finished  # a coast that is late may have received everything already
         self._began_cpu = (time.process_time(), now)
         self._offer(self._prepared, now)
         self._prepared = []
@@ -92,7 +93,8 @@ class CoastJob:
         self._arrived.append(Arrived(flow=flow, trip=trip, at_s=now))
         self._offer(sends, now)
         if self._session.finished:
-            self._stop_counting(now)
+            if self._begun:
+                self._stop_counting(now)
             self._tell(Complete(job=self.spec.name, iteration=self._iteration, at_s=now))
 
     def verify(self) -> None:
@@ -135,6 +137,7 @@ class CoastBackground:
         self._ends = ends
         self._octets = octets
         self._driver, self._tell = ground
+        self._arrived = dict.fromkeys(ends, 0)
 
     def send(self, number: int, begins_s: float) -> None:
         """Send the message that has this number, counted from 1, at `begins_s`."""
@@ -146,6 +149,7 @@ class CoastBackground:
 
     def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
         """Take a message. Raises ValueError when it is not what was sent."""
-        if self._octets.part(message_id, flow) != data:
+        self._arrived[flow] += 1
+        if message_id != self._arrived[flow] or self._octets.part(message_id, flow) != data:
             raise ValueError(f"{flow} did not deliver what was sent")
         self._tell(BackgroundArrived(name=self.spec.name, flow=flow, number=message_id, at_s=now))

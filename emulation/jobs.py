@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import shake_256
 
+from emulation.background import BackgroundOctets
 from emulation.base import BackgroundSpec, JobSpec
 from emulation.coast import CoastSession, Send
 from emulation.driver import APPLICATION, Driver, Port
-from emulation.flows import Flow, stripe, trip_of
+from emulation.flows import Flow, trip_of
 from emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from emulation.records import FlowRecord, IterationRecord
 from transports.base import Endpoint
@@ -173,25 +173,14 @@ class JobRun:
         self.flows += flows
 
 
-_PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so segments that change places are noticed
-
-
 class BackgroundRun:
-    """Other traffic: message after message from one site to another; checked byte by byte, but not recorded.
-
-    Octets repeat with a period, so that all stripes of all messages are views of one buffer, as long as the longest.
-    """
+    """Other traffic: message after message from one site to another; checked byte by byte, but not recorded."""
 
     def __init__(self, spec: BackgroundSpec, ports: Mapping[str, FlowPorts], driver: Driver) -> None:
         self.spec = spec
         self.ports = ports
         self._driver = driver
-        pattern = shake_256(spec.name.encode()).digest(_PERIOD_BYTES)
-        self._edges = {
-            name: stripe(spec.message_bytes, part.flow.weights)[part.flow.index] for name, part in ports.items()
-        }
-        longest = max(stop - start for start, stop in self._edges.values())
-        self._octets = memoryview(pattern * (longest // _PERIOD_BYTES + 2))
+        self._octets = BackgroundOctets(spec, [part.flow for part in ports.values()])
         self._expected: dict[str, memoryview] = {}
         self._sent = 0
 
@@ -201,9 +190,7 @@ class BackgroundRun:
 
     def _begin(self, _: object, now: float) -> None:
         self._sent += 1
-        for name, (start, stop) in self._edges.items():
-            first = (self._sent + start) % _PERIOD_BYTES  # one message is not like the next
-            self._expected[name] = self._octets[first : first + stop - start]
+        self._expected = {name: self._octets.part(self._sent, name) for name in self.ports}
         for name, data in list(self._expected.items()):
             self.ports[name].send(self._sent, data, now)
 
