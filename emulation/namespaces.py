@@ -99,13 +99,15 @@ class Namespaces:
 
     # -- what can be done inside --------------------------------------------------------------------------------------
 
-    def command(self, name: str, argv: Sequence[str]) -> list[str]:
+    def command(self, name: str, argv: Sequence[str], *, before_terminal: bool = False) -> list[str]:
         """Return the command that runs `argv` inside a namespace, as a child of whoever starts it.
 
+        before_terminal: where standard input is a terminal, `argv` is its foreground for as long as it runs.
         Its exit status and signals are those of `argv`; it is killed when the run ends, with all its descendants.
         """
         holder, first = self.pids
-        enter = [sys.executable, "-I", "-S", str(_HERE / "enter.py"), str(holder), str(first)]
+        how = "before" if before_terminal else "beside"
+        enter = [sys.executable, "-I", "-S", str(_HERE / "enter.py"), how, str(holder), str(first)]
         return [*enter, self.network_paths[name], *argv]
 
     def run(self, name: str, argv: Sequence[str], *, text: str = "") -> str:
@@ -259,9 +261,9 @@ class TwoCoasts:
         with open(self.directory.path / "hosts", "a", encoding="utf-8") as hosts:
             hosts.write(f"{address} {name}\n")
 
-    def enter(self, site: str, argv: Sequence[str]) -> list[str]:
+    def enter(self, site: str, argv: Sequence[str], *, before_terminal: bool = False) -> list[str]:
         """Return the command that runs `argv` on a coast; see `Namespaces.command`."""
-        return self.namespaces.command(site, argv)
+        return self.namespaces.command(site, argv, before_terminal=before_terminal)
 
     def socket(self, site: str, family: int, kind: int, *, buffer_bytes: int = 0) -> socket.socket:
         """Return a socket on a coast, for use in this process; see `Namespaces.socket`."""

@@ -24,7 +24,6 @@ PATIENCE_S = 10.0
 _LONGEST_LINE = 1 << 16
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
-_FROM_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +124,8 @@ def run_programs(
     until: "both" for all of them, "either" for any, or a program's name: those that still run then are ended. They are
     too when one fails, when the output cannot be written, and when a process of `depends_on` ends. They get SIGTERM,
     and SIGKILL after `patience_s`. How they take that does not count.
-    Signals of ours go on to every program (not those of a keyboard whose terminal a program has); one that asks to end
-    is a request to all, and the second one ends them. To be called from the main thread.
+    Signals of ours go on to every program; one that asks to end is a request to all, and the second one ends them. A
+    program that has the terminal gets the keyboard's, and we do not. To be called from the main thread.
     Raises RunFailedError when a process of `depends_on` has ended, and nobody had asked for an end.
     """
     return _Run(coasts, programs, output, until, patience_s).to_the_end(depends_on)
@@ -192,14 +191,9 @@ class _Run:
             self._signals.append(number)
             _tell(wake)
 
-        keyboard = any(program.terminal for program in self._programs) and os.isatty(0)
         before = {}
         for number in _PASSED_ON:
-            if signal.getsignal(number) is signal.SIG_IGN:
-                continue
-            if keyboard and number in _FROM_THE_KEYBOARD:  # the program in the terminal gets it from there
-                before[number] = signal.signal(number, lambda _number, _frame: None)
-            else:
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, note)
         try:
             yield
@@ -210,7 +204,7 @@ class _Run:
     def _start(self, program: Program) -> None:
         mine = program.terminal
         process = subprocess.Popen(
-            self._coasts.enter(program.site, program.argv),
+            self._coasts.enter(program.site, program.argv, before_terminal=mine),
             stdin=None if mine else subprocess.DEVNULL,
             stdout=None if mine else subprocess.PIPE,
             stderr=None if mine else subprocess.PIPE,

@@ -2,10 +2,13 @@
 
 import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path as FilePath
 from statistics import median
@@ -128,6 +131,63 @@ def test_a_signal_ends_everything_and_leaves_nothing(
     assert all_gone(mark)
     assert cli.main(["clean"]) == 0
     assert not (tmp_path / "bicoastal").exists()
+
+
+class Terminal:
+    """A process in a terminal of its own, and whoever sits before it."""
+
+    def __init__(self, *argv: str) -> None:
+        self.pid, self._keyboard = pty.fork()
+        if self.pid == 0:
+            os.execv(argv[0], argv)
+
+    def type(self, text: str) -> None:
+        os.write(self._keyboard, text.encode())
+
+    def await_text(self, text: str, time_limit_s: float = 30.0) -> None:
+        seen = b""
+        until_s = time.monotonic() + time_limit_s
+        while text.encode() not in seen:
+            assert select.select([self._keyboard], (), (), until_s - time.monotonic())[0], seen
+            seen += os.read(self._keyboard, 4096)
+
+    def wait(self) -> int:
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self._keyboard)  # not before: that would hang up
+        return os.waitstatus_to_exitcode(status)
+
+
+@pytest.mark.root
+def test_a_shell_may_have_the_terminal_and_keeps_its_control_c(small: str) -> None:
+    terminal = Terminal(
+        *COMMAND, "exec", small, *AT_ONCE, "--east", "sh -i", "--terminal", "east", "--west", "sleep 1000",
+        "--until", "east",
+    )  # fmt: skip
+    terminal.await_text("# ")
+    terminal.type("echo be''gun; sleep 1000\n")
+    terminal.await_text("begun")
+    time.sleep(0.5)  # until sleep has taken over
+    terminal.type("\x03")
+    terminal.type("ping -c 1 west | grep -c '1 received' && echo st''ill\n")
+    terminal.await_text("still")
+    terminal.type("exit 5\n")
+    assert terminal.wait() == 5
+
+
+@pytest.mark.root
+def test_the_keyboard_is_the_programs_that_has_the_terminal_and_then_ours(small: str) -> None:
+    terminal = Terminal(
+        *COMMAND, "exec", small, *AT_ONCE, "--east", "ping -i 0.2 west", "--terminal", "east",
+        "--west", "sh -c 'trap \"sleep 0.3; exit 7\" INT; while :; do sleep 0.05; done'",
+    )  # fmt: skip
+    terminal.await_text("icmp_seq=3 ")
+    terminal.type("\x1a")  # nobody could continue what this stops
+    terminal.await_text("icmp_seq=6 ")
+    terminal.type("\x03")
+    terminal.await_text(" packets transmitted")
+    time.sleep(0.5)
+    terminal.type("\x03")  # east has ended: this one is for us, who pass it on to west
+    assert terminal.wait() == 7
 
 
 @pytest.mark.root
