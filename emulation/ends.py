@@ -10,6 +10,7 @@ from emulation.frames import BurstRule, DscpBursts, TcpBursts
 from emulation.kernel_tcp import HEADER_BYTES
 from emulation.udp import UdpEnd
 from emulation.wiring import CoastOptions
+from wan.topology import Path
 
 FIRST_PORT = 20_000  # of those that flows use, in namespaces of their own
 
@@ -40,21 +41,21 @@ def burst_rules(spec: RunSpec, flows: Sequence[Flow]) -> dict[str, BurstRule]:
                 continue
             for path in flow.paths:
                 if path not in rules:
-                    rules[path] = _burst_rule(job, flow, numbers[flow.name])
+                    rules[path] = _burst_rule(job, flow, spec.topology.paths[path], numbers[flow.name])
     return rules
 
 
-def _burst_rule(job: JobSpec, flow: Flow, port: int) -> BurstRule:
+def _burst_rule(job: JobSpec, flow: Flow, path: Path, port: int) -> BurstRule:
     if flow.transport.kind == "sans-io":
         return DscpBursts()
     if flow.transport.paths == "many":
         raise UnsupportedError(f"the bursts of {flow.transport.name} cannot be told from outside, path by path")
-    sizes = []
+    sizes: dict[str, list[int]] = {path.sites[0]: [], path.sites[-1]: []}
     for message in job.allreduce.messages:
-        if message.source == flow.source:
-            start, stop = stripe(message.payload_bytes, flow.weights)[flow.index]
-            sizes.append(stop - start + HEADER_BYTES)
-    return TcpBursts(port=port, burst_bytes=tuple(sizes))
+        start, stop = stripe(message.payload_bytes, flow.weights)[flow.index]
+        sizes[message.source].append(stop - start + HEADER_BYTES)
+    forth, back = map(tuple, sizes.values())
+    return TcpBursts(port=port, burst_bytes=forth, back_bytes=back, lead_bytes=HEADER_BYTES)
 
 
 def port_numbers(flows: Sequence[Flow], first: int) -> dict[str, int]:

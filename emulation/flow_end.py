@@ -54,6 +54,17 @@ class EndContext:
     clock: RealClock
     listener: Listener
 
+    @property
+    def site(self) -> str:
+        """Where the end is."""
+        return self.flow.source if self.role == "client" else self.flow.destination
+
+    def added_bytes(self, path: str) -> int:
+        """Return what the world adds to each IP packet on the first link of a path: its framing, and encapsulation."""
+        way = self.topology.paths[path]
+        link = self.topology.links[way.links[0] if way.sites[0] == self.site else way.links[-1]]
+        return link.framing_bytes + way.overhead_bytes
+
 
 class FlowEnd(ABC):
     """One end of a flow. Made when the run is planned: sockets are bound then, and nothing is sent yet."""

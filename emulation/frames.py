@@ -50,7 +50,7 @@ def burst_to_tos(burst_left: int | None, ecn: int) -> int:
 class DscpBursts:
     """Bursts of our own datagrams, whose sender marks them with `burst_to_tos`."""
 
-    def start(self) -> Classifier:
+    def start(self, *, back: bool = False) -> Classifier:
         """Return a classifier, which has no state."""
         return _burst_from_dscp
 
@@ -64,23 +64,28 @@ def _burst_from_dscp(frame: bytes) -> int | None:
 class TcpBursts:
     """Bursts of TCP connections to or from `port`: the stream is cut into bursts of the given sizes, over and over.
 
-    burst_bytes: sizes of the bursts, in their order, in either direction alike. Raises ValueError naming the field.
+    burst_bytes: sizes of the bursts, in their order. back_bytes: those from the path's last site, empty for the same.
+    lead_bytes: what goes ahead of the first burst of a connection. Raises ValueError naming the field.
     """
 
     port: int
     burst_bytes: tuple[int, ...]
+    back_bytes: tuple[int, ...] = ()
+    lead_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         check_whole("port", self.port, 1)
         if not self.burst_bytes:
             raise ValueError("burst_bytes: there is none")
-        for size in self.burst_bytes:
-            check_whole("burst_bytes", size, 1)
+        for name in ("burst_bytes", "back_bytes"):
+            for size in getattr(self, name):
+                check_whole(name, size, 1)
+        check_whole("lead_bytes", self.lead_bytes, 0)
 
-    def start(self) -> Classifier:
-        """Return a classifier that has seen no connection yet."""
-        return _TcpClassifier(self.port, self.burst_bytes)
+    def start(self, *, back: bool = False) -> Classifier:
+        """Return a classifier, which has seen no connection yet, of what comes from the first site or goes `back`."""
+        return _TcpClassifier(self.port, (back and self.back_bytes) or self.burst_bytes, self.lead_bytes)
 
 
 class _Stream:
@@ -95,10 +100,11 @@ class _Stream:
 
 
 class _TcpClassifier:
-    __slots__ = ("_ends", "_port", "_streams")
+    __slots__ = ("_ends", "_lead_bytes", "_port", "_streams")
 
-    def __init__(self, port: int, burst_bytes: tuple[int, ...]) -> None:
+    def __init__(self, port: int, burst_bytes: tuple[int, ...], lead_bytes: int) -> None:
         self._port = port
+        self._lead_bytes = lead_bytes
         self._ends = tuple(accumulate(burst_bytes))
         self._streams: dict[bytes, _Stream] = {}
 
@@ -128,7 +134,9 @@ class _TcpClassifier:
             return None
         stream.next = end
         stream.most = max(stream.most, payload_bytes)
-        within = (end - 1) % self._ends[-1] + 1
+        if end <= self._lead_bytes:
+            return None
+        within = (end - self._lead_bytes - 1) % self._ends[-1] + 1
         left_bytes: int = next(burst_end for burst_end in self._ends if burst_end >= within) - within
         return -(-left_bytes // stream.most)
 

@@ -103,10 +103,6 @@ class KernelAdaptiveEnd(KernelTcpEnd):
             rate = min(round(_PACE * self._rate.rate_bps / 8), (1 << 32) - 2)  # 2^32 - 1 is "no limit"
             connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
 
-    def connected(self, now: float) -> None:
-        """Show the token at once: a receiver tells its full window only with an acknowledgement."""
-        self.greet(now)
-
     # -- a burst ------------------------------------------------------------------------------------------------------
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:

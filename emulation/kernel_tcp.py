@@ -1,7 +1,9 @@
 """The kernel's own TCP as transports: sockets of a coast's process, one connection for each flow.
 
-A message is a header (the run's token, its number, its length) and its octets; a header alone is a greeting. A
-connection whose headers lack the token is a stranger's and is closed.
+A message is a header (the run's token, its number, its length) and its octets. Every connection begins with a greeting,
+a header alone: so the far end knows before the first burst whose it is, and its acknowledgement opens the window that
+the far end can receive (`initrwnd`, which counts from the first acknowledgement on). A connection whose headers lack
+the token is a stranger's and is closed.
 """
 
 import os
@@ -19,6 +21,7 @@ from transports.registry import TransportSpec
 _HEADER = struct.Struct("!8sQQ")
 HEADER_BYTES = _HEADER.size
 TCP_HEADERS_BYTES = 52  # IPv4, TCP and its timestamps (RFC 791, 9293, 7323); SACK blocks come on top, uncounted
+_GREETING = (1 << 64) - 1  # in place of a message's number
 _LARGEST_MESSAGE_BYTES = 1 << 40
 _CHUNK_BYTES = 1 << 18
 _BACKLOG = 4
@@ -39,9 +42,7 @@ class KernelTcpEnd(FlowEnd):
         end = context.ends[0]
         self._local = (end.address, context.port)
         self._remote = (end.peer_address, context.port)
-        path = context.topology.paths[context.flow.paths[0]]
-        framing_bytes = context.topology.links[path.links[0]].framing_bytes
-        self._header_bytes = TCP_HEADERS_BYTES + framing_bytes + path.overhead_bytes
+        self._header_bytes = TCP_HEADERS_BYTES + context.added_bytes(context.flow.paths[0])
         self._past = Tally()  # of connections that were closed
         self._strangers = 0
         self._connection: socket.socket | None = None
@@ -95,9 +96,6 @@ class KernelTcpEnd(FlowEnd):
     def prepare(self, connection: socket.socket) -> None:
         """Set what a new connection is to have, before its handshake."""
 
-    def connected(self, now: float) -> None:
-        """A handshake is over."""
-
     def _connected(self, now: float) -> None:
         connection = self._connection
         assert connection is not None
@@ -106,16 +104,11 @@ class KernelTcpEnd(FlowEnd):
             self._context.listener.failed(f"{self.name}: {os.strerror(number)}")
             return
         self._sender = _Sender(self, connection)
-        self.connected(now)
+        self._sender.offer(memoryview(_HEADER.pack(self._context.token, _GREETING, 0)), now)
         self._context.listener.connected(self._context.flow.name, now)
         for part in self._waiting:
             self._sender.offer(part, now)
         self._waiting = []
-
-    def greet(self, now: float) -> None:
-        """Show the token before there is a message: its acknowledgement opens the receiver's window (`initrwnd`)."""
-        if self._sender is not None:
-            self._sender.offer(memoryview(_HEADER.pack(self._context.token, 0, 0)), now)
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
         """Hand a message to the kernel, as fast as it takes it."""
@@ -274,9 +267,7 @@ class _Receiver:
     def _whole(self, now: float) -> None:
         """A header, or a message, is whole."""
         if self._data is not None:
-            data, self._data = self._data, None
-            self._room = memoryview(self._header)
-            self._end.context.listener.delivered(self._end.context.flow.name, self._message_id, data, now)
+            self._deliver(self._data, now)
             return
         token, self._message_id, length = _HEADER.unpack(self._header)
         if token != self._end.context.token or length > _LARGEST_MESSAGE_BYTES:
@@ -287,11 +278,17 @@ class _Receiver:
             self._greeted = True
             self._end.greeted(self._connection)
             self._end.context.clock.on_readable(self._connection.fileno(), self._receive)
-        if length == 0:  # a greeting
+        if self._message_id == _GREETING:
             self._room = memoryview(self._header)
-            return
-        self._data = bytearray(length)
-        self._room = memoryview(self._data)
+        elif length == 0:
+            self._deliver(bytearray(), now)
+        else:
+            self._data = bytearray(length)
+            self._room = memoryview(self._data)
+
+    def _deliver(self, data: bytearray, now: float) -> None:
+        self._data, self._room = None, memoryview(self._header)
+        self._end.context.listener.delivered(self._end.context.flow.name, self._message_id, data, now)
 
     def _leave(self, *, keep: bool) -> None:
         """Hear no more of the connection; one that was the flow's is kept for its figures."""

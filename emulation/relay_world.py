@@ -113,7 +113,7 @@ class RelayWorld:
             ]
             back = [(link, not backwards) for link, backwards in reversed(forth)]
             for hops in (forth, back):
-                classify = bursts[name].start() if name in bursts else None
+                classify = bursts[name].start(back=hops is back) if name in bursts else None
                 self._ways.append(_Way([self._wires[hop] for hop in hops], path.overhead_bytes, classify))
         self.shortest_delay_s = min(way.wires[0].link.spec.delay_s for way in self._ways)
         self._packet = _Packet()

@@ -4,6 +4,7 @@ A datagram's octets travel behind the run's token in a UDP datagram. Both are ta
 told, so that what it calls a full packet is a full packet on the wire.
 """
 
+import errno
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ TOKEN_BYTES = 8
 HEADERS_BYTES = 28  # IPv4 and UDP: RFC 791, RFC 768
 ENCAPSULATION_BYTES = HEADERS_BYTES - 20 + TOKEN_BYTES  # beyond the IP header, which machines count themselves
 _CLIENT_OFFSET = 20_000  # of clients' ports: the other direction's server has the same port on the same address
+_LEAST_MTU_BYTES = 68  # of IPv4: RFC 791
 AT_ONCE = 32  # datagrams that are taken from one socket before the others' turn
 _BUFFER_BYTES = 64 << 20
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # past net.core.{w,r}mem_max: socket(7)
@@ -37,7 +39,7 @@ def enlarge_buffers(sock: socket.socket) -> None:
 
 
 class UdpEnd(FlowEnd):
-    """A machine with one socket for each path. Raises UnsupportedError when it needs services."""
+    """A machine with one socket for each path. Raises UnsupportedError where a path is too narrow for it."""
 
     def __init__(self, context: EndContext) -> None:
         flow = context.flow
@@ -47,6 +49,12 @@ class UdpEnd(FlowEnd):
         self._token = context.token
         self._strangers = 0
         views = path_views(context.topology, flow.paths, encapsulation_bytes=ENCAPSULATION_BYTES)
+        least_bytes = max(flow.transport.min_mtu_bytes, _LEAST_MTU_BYTES) + ENCAPSULATION_BYTES
+        for name in flow.paths:
+            if (mtu_bytes := context.topology.path_mtu_bytes(name)) < least_bytes:
+                raise UnsupportedError(
+                    f"{flow.transport.name} over UDP needs packets of {least_bytes} bytes; {name} takes {mtu_bytes}"
+                )
         machine = flow.transport.make_endpoint(
             EndpointContext(
                 role=context.role,
@@ -61,8 +69,6 @@ class UdpEnd(FlowEnd):
         self._sockets: list[socket.socket] = []
         routes: dict[int, Callable[[Datagram, float], None]] = {}
         for view, name, end in zip(views, flow.paths, context.ends, strict=True):
-            path = context.topology.paths[name]
-            link = context.topology.links[path.links[0] if path.sites[0] == self._site else path.links[-1]]
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self._sockets.append(sock)
             enlarge_buffers(sock)
@@ -71,16 +77,11 @@ class UdpEnd(FlowEnd):
             ours, theirs = ports if context.role == "server" else ports[::-1]
             sock.bind((end.address, ours))
             sock.connect((end.peer_address, theirs))
-            added_bytes = HEADERS_BYTES + TOKEN_BYTES + link.framing_bytes + path.overhead_bytes
+            added_bytes = HEADERS_BYTES + TOKEN_BYTES + context.added_bytes(name)
             send = self._send_marked if context.marks_bursts else self._send
             routes[view.path_id] = partial(send, sock, added_bytes)
             context.clock.on_readable(sock.fileno(), partial(self._receive, sock, view.path_id, view.mtu_bytes))
         self._port.routes = routes
-
-    @property
-    def _site(self) -> str:
-        flow = self._context.flow
-        return flow.source if self._context.role == "client" else flow.destination
 
     # -- datagrams ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class UdpEnd(FlowEnd):
 
     def _refused(self, error: OSError) -> None:
         """Take what the kernel has no room for as lost, which it is; anything else is the end."""
-        if not isinstance(error, BlockingIOError | ConnectionRefusedError):
+        if not isinstance(error, BlockingIOError | ConnectionRefusedError) and error.errno != errno.ENOBUFS:
             self._context.listener.failed(f"{self._port.name}: a datagram cannot be sent: {error.strerror}")
 
     def _receive(self, sock: socket.socket, path_id: int, mtu_bytes: int, now: float) -> None:

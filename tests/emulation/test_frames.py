@@ -1,5 +1,7 @@
 """What is read from frames and what may be done to them, on frames that scapy made."""
 
+from typing import Any
+
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Ether
@@ -93,6 +95,20 @@ def test_only_the_first_transmission_of_data_belongs_to_a_burst() -> None:
     assert classify(segment(INITIAL + 2001, b"x" * 1000)) == 0
 
 
+def test_what_leads_a_connection_belongs_to_no_burst() -> None:
+    classify = TcpBursts(port=5001, burst_bytes=(2000,), lead_bytes=24).start()
+    assert transfer(classify, [24, 2000, 2000]) == [None, 1, 0, 1, 0]
+    assert transfer(classify, [2024], sport=4001) == [2, 1, 0]  # the greeting and the burst's beginning in one segment
+
+
+def test_the_way_back_may_have_bursts_of_other_sizes() -> None:
+    rule = TcpBursts(port=5001, burst_bytes=(1500, 1000), back_bytes=(1000, 1500))
+    assert transfer(rule.start(), [1500, 1000]) == [1, 0, 0]
+    assert transfer(rule.start(back=True), [1000, 1500]) == [0, 1, 0]
+    alike = TcpBursts(port=5001, burst_bytes=(1500, 1000))
+    assert transfer(alike.start(back=True), [1500, 1000]) == [1, 0, 0]
+
+
 def test_what_is_not_of_the_known_port_is_left_alone() -> None:
     classify = TcpBursts(port=5001, burst_bytes=(3000,)).start()
     assert transfer(classify, [3000], dport=22) == [None, None, None]
@@ -102,8 +118,15 @@ def test_what_is_not_of_the_known_port_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("port", "burst_bytes", "field"), [(0, (1,), "port"), (1, (), "burst_bytes"), (1, (5, 0), "burst_bytes")]
+    ("field", "values"),
+    [
+        ("port", {"port": 0}),
+        ("burst_bytes", {"burst_bytes": ()}),
+        ("burst_bytes", {"burst_bytes": (5, 0)}),
+        ("back_bytes", {"back_bytes": (0,)}),
+        ("lead_bytes", {"lead_bytes": -1}),
+    ],
 )
-def test_burst_rules_are_checked(port: int, burst_bytes: tuple[int, ...], field: str) -> None:
+def test_burst_rules_are_checked(field: str, values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{field}: "):
-        TcpBursts(port=port, burst_bytes=burst_bytes)
+        TcpBursts(**{"port": 1, "burst_bytes": (1,), **values})
