@@ -17,56 +17,51 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from wan.checks import quoted
 from wan.deployment import Deployment, Gpu, Precision
 from wan.transformer import Transformer
 from wan.units import parse_rate, parse_size, parse_time
 
 MOST_WHOLE = 10**12
 LEAST, MOST = 1e-15, 1e24  # nothing on earth is beyond, and no product of such numbers is infinite
-_SHOWN_CHARACTERS = 60
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{_shown(value)} is not a whole number")
+        raise ValueError(f"{quoted(value)} is not a whole number")
     if value > MOST_WHOLE:
-        raise ValueError(f"{_shown(value)} is more than {MOST_WHOLE:.0e}")
+        raise ValueError(f"{quoted(value)} is more than {MOST_WHOLE:.0e}")
     return value
 
 
 def _number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"{_shown(value)} is not a number")
+        raise ValueError(f"{quoted(value)} is not a number")
     return float(_sane(value, value))  # an integer that no float can be is refused first
 
 
 def _sane(number: float, value: object) -> float:
     if number > MOST or 0 < number < LEAST:
-        raise ValueError(f"{_shown(value)} is not between {LEAST:g} and {MOST:g}")
+        raise ValueError(f"{quoted(value)} is not between {LEAST:g} and {MOST:g}")
     return number
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_shown(value)} is not text")
+        raise ValueError(f"{quoted(value)} is not text")
     return value
 
 
 def _truth(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{_shown(value)} is not true or false")
+        raise ValueError(f"{quoted(value)} is not true or false")
     return value
 
 
 def _with_unit(parse: Callable[[str], float]) -> Callable[[object], float]:
     def read(value: object) -> float:
         if not isinstance(value, str):
-            raise ValueError(f"{_shown(value)} is not text with a unit")
+            raise ValueError(f"{quoted(value)} is not text with a unit")
         return _sane(parse(value), value)
 
     return read
@@ -122,7 +117,7 @@ def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
         elif key not in _TABLES:
             raise ValueError(f"{key}: there is no such key; expected name, source, {', '.join(_TABLES)}")
         elif not isinstance(value, Mapping):
-            raise ValueError(f"{key}: {_shown(value)} is not a table")
+            raise ValueError(f"{key}: {quoted(value)} is not a table")
         else:
             for inner, inner_value in value.items():
                 if inner not in _TABLES[key]:
