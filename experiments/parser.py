@@ -3,7 +3,7 @@
 import argparse
 from importlib.metadata import version
 
-from experiments import comparing, execute, export, extrapolate, listing, machine, validate
+from experiments import comparing, execute, export, extrapolate, listing, machine, size, validate
 from experiments.arguments import Parser
 
 
@@ -18,5 +18,6 @@ def build_parser() -> argparse.ArgumentParser:
     execute.add_parser(commands)
     machine.add_parsers(commands)
     extrapolate.add_parser(commands)
+    size.add_parser(commands)
     validate.add_parser(commands)
     return parser

@@ -63,7 +63,7 @@ class Question:
         if not 0 < self.share < 1:
             raise ValueError(f"share: {self.share!r} is not between 0 and 1")
         if not self.assumptions.wan_serialisation:
-            raise ValueError("wan_serialisation: without it no rate plays a part")
+            raise ValueError("assumptions.wan_serialisation: without it no rate plays a part")
 
     @property
     def fleet(self) -> Fleet:

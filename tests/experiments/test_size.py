@@ -1,0 +1,92 @@
+"""`bicoastal size` as people and programs call it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.image import imread
+
+from experiments.cli import main
+from experiments.extrapolation.tails_models import MODELS
+from experiments.sizing_figures import EXPOSED, STAGES
+
+EASY = ["--set", "assumptions.wan_trips=1", "--set", "assumptions.chunks=8", "--set", "plant.wan_rtt='20 ms'"]
+PACED = ["--transport", "adaptive", "--transport", "b4", "--transport", "fec"]
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["size", "--json", *arguments]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_every_transport_with_a_model_is_sized(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys)
+    assert document["messages"] == 1_677_600
+    assert [row["name"] for row in document["transports"]] == list(MODELS)
+    for row in document["transports"]:  # at a loss of 1e-4 and two trips, no transport that waits for a repair will do
+        assert row["least_bps"] is None
+        assert row["reason"]
+        assert row["exposed_share"] > document["target_share"]
+
+
+def test_rates_are_per_gpu_per_flow_and_across_the_country(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys, *EASY, *PACED)
+    rows = document["transports"]
+    for row in rows:
+        assert row["per_flow_bps"] == pytest.approx(row["least_bps"] / 4)
+        assert row["aggregate_bps"] == pytest.approx(row["least_bps"] * 838_800)
+    dearest = max(row["aggregate_bps"] for row in rows)
+    assert [row["saves_bps"] for row in rows] == pytest.approx([dearest - row["aggregate_bps"] for row in rows])
+
+
+def test_the_table_says_why_no_bandwidth_suffices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["size", "--transport", "b4", "--scope", "layer"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "b4: no bandwidth suffices: the slowest of 12,528 messages loses" in text
+    assert "losses independent" in text
+
+
+def test_pictures_are_drawn_where_they_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(capsys, *EASY, *PACED, "--out", str(tmp_path / "new"))
+    assert document["files"] == [str(tmp_path / "new" / name) for name in (EXPOSED, STAGES)]
+    for name in (EXPOSED, STAGES):
+        assert imread(tmp_path / "new" / name).shape[1] == 1430
+
+
+def test_losses_come_from_measured_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs"
+    chosen = ["--transport", "b4", "--transport", "rdma-sr", "--iterations", "12", "--out", str(runs)]
+    small = ["--set", "links.loss=1e-3", "--set", "allreduce.shard='2 MB'", "--set", "links.rate='1 Gbit/s'"]
+    assert main(["compare", *chosen, *small, "--json"]) == 0
+    capsys.readouterr()
+    document = answer(capsys, "--from", str(runs), *EASY)
+    assert document["loss"] is None
+    rows = {row["name"]: row for row in document["transports"]}
+    measured = rows["rdma-sr"]["measured"]
+    assert measured["loss_low"] < 1e-3 < measured["loss_high"]
+    assert measured["messages"] == 11 * 8
+    assert rows["b4"]["least_bps_low"] <= rows["b4"]["least_bps"] <= rows["b4"]["least_bps_high"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--loss", "2"], "--loss: '2' is not a probability"),
+        (["--loss", "1"], "--loss: '1' is not below 1"),
+        (["--target", "a lot"], "--target: 'a lot' is not a probability"),
+        (["--share", "0"], "share: 0.0 is not between 0 and 1"),
+        (["--transport", "udp"], "'udp' has no model of its tail"),
+        (["--deployment", "llama3-405b"], "deployment: llama3-405b is at one site"),
+        (["--from", "/nowhere", "--loss", "1e-4"], "--loss: cannot stand beside --from"),
+        (["--from", "/nowhere"], "/nowhere: holds no results"),
+        (["--set", "assumptions.wan_serialisation=false"], "assumptions.wan_serialisation: without it no rate plays a part"),
+    ],
+)
+def test_bad_input_gets_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["size", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"bicoastal: {sentence}")
+    assert captured.err.count("\n") == 1
