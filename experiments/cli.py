@@ -15,15 +15,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from experiments.console import BAD_INPUT, DONE, FAILED, INTERRUPTED, UNSUPPORTED, OutputError
-
-
-class TerminatedError(BaseException):
-    """SIGTERM or SIGHUP has come: like KeyboardInterrupt, nothing but the outermost level stops it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+from experiments.console import BAD_INPUT, DONE, FAILED, INTERRUPTED, UNSUPPORTED, OutputError, TerminatedError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from emulation.memory import machine_memory_bytes, run_memory_bytes
 from emulation.records import RunRecord
 from emulation.registry import BackendRegistry
 from emulation.scaled import scaled_run
+from experiments.console import TerminatedError
 from experiments.scenario import Scenario
 from experiments.store import RunRow, RunStatus, Store, UnfitRecordError, run_key
 from transports.registry import Registry
@@ -133,8 +134,8 @@ def run_task(task: Task, world: World) -> Outcome:
     except RunFailedError as error:
         return Outcome(status="failed", reason=_sentence(error))
     except BaseException as error:  # a third party's transport or backend may raise anything, and the others go on
-        if isinstance(error, KeyboardInterrupt) and parent_process() is None:
-            raise  # a person's Ctrl-C; workers get none
+        if isinstance(error, KeyboardInterrupt | TerminatedError) and parent_process() is None:
+            raise  # a person's wish; workers get none
         return Outcome(status="failed", reason=f"{type(error).__name__}: {_sentence(error)}")
     return Outcome(status=record.status, reason=record.reason, record=record)
 

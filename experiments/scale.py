@@ -1,6 +1,7 @@
 """`--scale`: by how much rates and payloads are divided, and what that does to what is compared."""
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 
 from emulation.base import Backend, UnsupportedError
 from emulation.registry import UnknownBackendError
@@ -29,10 +30,11 @@ def make_backend(world: World, name: str, options: Mapping[str, str]) -> Backend
         backend = world.backends.resolve(name)
     except UnknownBackendError as error:
         raise ScenarioError(f"--backend: {error}") from error
-    try:
-        return backend(world.transports, **options)
-    except TypeError:
-        raise ScenarioError(f"--impairment: {name} has no choice of it") from None
+    known = signature(backend).parameters
+    for option in options:
+        if option not in known:
+            raise ScenarioError(f"--{option}: {name} has no choice of it")
+    return backend(world.transports, **options)
 
 
 def fitting_divisor(backend: Backend, scenario: Scenario, transports: Sequence[str]) -> float:

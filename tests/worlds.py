@@ -18,6 +18,7 @@ from emulation.records import (
     QueueSample,
     RunRecord,
 )
+from experiments.console import TerminatedError
 from experiments.runner import World
 from transports.base import Endpoint, EndpointContext
 from transports.registry import Registry, TransportSpec
@@ -73,6 +74,7 @@ TRANSPORTS = Registry(
                 "lost",
                 "leaving",
                 "stopping",
+                "terminating",
                 "mute",
                 "odd",
             )
@@ -229,6 +231,8 @@ class PlainBackend(Backend):
                 raise SystemExit(0)
             case "stopping":
                 raise KeyboardInterrupt
+            case "terminating":
+                raise TerminatedError(signal.SIGTERM)
             case "mute":
                 raise MuteError
             case "odd":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.console import TerminatedError
 from experiments.runner import _no_interrupts, _sentence, plan, run_all
 from experiments.scenario import load_scenario
 from experiments.store import FILE_NAME, Store
@@ -132,9 +133,12 @@ def test_no_exception_of_a_transport_ends_the_comparison(tmp_path):
     ]
 
 
-def test_an_interruption_in_this_process_is_a_person_s(tmp_path):
-    with Store(tmp_path) as store, pytest.raises(KeyboardInterrupt):
-        run_all(tasks("stopping"), store, WORLD, workers=0)
+@pytest.mark.parametrize(("transport", "error"), [("stopping", KeyboardInterrupt), ("terminating", TerminatedError)])
+def test_an_interruption_in_this_process_is_a_person_s_and_ends_all(tmp_path, transport, error):
+    with Store(tmp_path) as store:
+        with pytest.raises(error):
+            run_all(tasks("reno", transport, "cubic"), store, WORLD, workers=0)
+        assert [run.transport for run in store.runs()] == ["reno"]
 
 
 def test_workers_cannot_be_interrupted_even_while_they_start():
