@@ -94,16 +94,17 @@ class QuicPair:
         while not done():
             assert self._heap, "nothing is left to happen"
             assert self._heap[0][0] <= limit_s, f"{limit_s} s have passed"
-            self._step()
+            self.step()
 
     def run_for(self, duration_s: float) -> None:
         """Let time pass."""
         until_s = self.now + duration_s
         while self._heap and self._heap[0][0] <= until_s:
-            self._step()
+            self.step()
         self.now = until_s
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Let the next thing happen."""
         at_s, _, role, datagram = heappop(self._heap)
         self.now = max(self.now, at_s)
         end = self.ends[role]

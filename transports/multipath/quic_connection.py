@@ -16,38 +16,34 @@ from aioquic.quic.connection import (
     QuicConnectionState,
     QuicReceiveContext,
 )
-from aioquic.quic.events import DatagramFrameReceived, QuicEvent
-from aioquic.quic.packet import QuicErrorCode, QuicTransportParameters, pull_quic_header
-from aioquic.quic.stream import FinalSizeError, QuicStream, StreamFinishedError
+from aioquic.quic.events import QuicEvent
+from aioquic.quic.packet import QuicTransportParameters, pull_quic_header
 from aioquic.tls import Epoch
 from cryptography import x509
 
 from transports.base import Rng
 from transports.events import Buffer
 from transports.multipath.quic_flight import INFINITY, Flight, Sent
-from transports.multipath.quic_handshake import CONNECTION_ID_BYTES, SeededConnection, with_globals
+from transports.multipath.quic_frames import FrameReader
+from transports.multipath.quic_handshake import CONNECTION_ID_BYTES, with_globals
 from transports.multipath.quic_received import Received
 from transports.multipath.quic_recovery import ApplicationSpace, CountingWindow, Recovery
 from transports.multipath.quic_sending import Outgoing, Sending
-from transports.multipath.quic_streams import Incoming, OutgoingControl, OutgoingMessage
+from transports.multipath.quic_streams import OutgoingControl, OutgoingMessage
 from transports.multipath.quic_wire import (
-    ACK_DELAY_EXPONENT,
     NUMBER_BYTES,
     RESERVED,
     TAG_BYTES,
-    FrameError,
     OtherPhase,
     Protection,
     Rejected,
-    read_ack,
-    read_varint,
 )
 
 PEER = "peer"  # the only network address there is: a path of ours is one pair of addresses
 MAX_ACK_DELAY_MS = 5  # told to the peer: our ACK timer, and what a real clock adds to it
 TIMER_SLACK_S = 1e-6  # aioquic's loss timer is set to sent + delay and tested as sent <= now - delay: rounding differs
+KEY_LIMIT_PACKETS = 1 << 22  # after which keys are updated: RFC 9001 §6.6 allows AES-GCM 2^23
 _PING = b"\x01"
-_KNOWN = frozenset((0x00, 0x01, 0x02, 0x03, *range(0x08, 0x10), 0x30, 0x31))
 
 
 class _AckOfAck:
@@ -67,7 +63,7 @@ class _AckOfAck:
         self.outstanding = False
 
 
-class BulkConnection(SeededConnection):
+class BulkConnection(FrameReader):
     """One end of a connection, over one path.
 
     flight, received: the books of the two directions. continuous: hand on incoming streams as they arrive, not whole.
@@ -107,6 +103,8 @@ class BulkConnection(SeededConnection):
         self._rare = False  # aioquic may have something to send
         self._accepted = 0  # packets of a datagram that aioquic took
         self._keys: tuple[Protection, Protection] | None = None  # to receive with, to send with
+        self._old_keys: Protection | None = None  # to receive with what left before an update
+        self._keys_end = 0  # the packet number at which they are to be updated
         self._ack_of_ack = _AckOfAck(received)
         self._control: OutgoingControl | None = None
         self._recovery = self._loss = Recovery(
@@ -139,6 +137,7 @@ class BulkConnection(SeededConnection):
     def _confirm_handshake(self) -> None:
         super()._confirm_handshake()
         self.flight.confirmed = True
+        self._update_keys()
 
     @property
     def packet_bytes(self) -> int:
@@ -192,12 +191,36 @@ class BulkConnection(SeededConnection):
             except Rejected:
                 return False
             except OtherPhase:
-                return self._receive_slow(data, now)
+                return self._receive_of_other_phase(data, now)
             if first & RESERVED:
                 return self._receive_slow(data, now)  # aioquic closes, as RFC 9000 §17.3.1 asks
             self._receive_fast(number, payload, now)
             return True
         return self._receive_slow(data, now)
+
+    def _receive_of_other_phase(self, data: bytes, now: float) -> bool:
+        """Take a packet of the keys before the last update, or of the ones after it (RFC 9001 §6.5)."""
+        if self._old_keys is not None:
+            try:
+                number, first, payload = self._old_keys.unprotect(data, CONNECTION_ID_BYTES, self.received.expected)
+            except (Rejected, OtherPhase):
+                return self._receive_slow(data, now)
+            if not first & RESERVED:
+                self._receive_fast(number, payload, now)
+                return True
+        return self._receive_slow(data, now)
+
+    def request_key_update(self) -> None:
+        """Update the keys now; before the handshake is confirmed, as soon as it is (RFC 9001 §6.1)."""
+        super().request_key_update()
+        self._update_keys()
+
+    def _update_keys(self) -> None:
+        """Do at once what aioquic would do with its next packet."""
+        pair = self._cryptos[Epoch.ONE_RTT]
+        if self._keys is not None and pair._update_key_requested:
+            pair._update_key("local_update")
+            self._follow_keys(-INFINITY)
 
     def _receive_fast(self, number: int, payload: bytes, now: float) -> None:
         received = self.received
@@ -237,13 +260,18 @@ class BulkConnection(SeededConnection):
         pair = self._cryptos[Epoch.ONE_RTT]
         if not (pair.recv.is_valid() and pair.send.is_valid()):
             return
-        if self._keys is None:
+        keys = self._keys
+        if keys is None:
             self.flight.peer_ack_delay_s = self._loss.max_ack_delay
             if self._recovery.handshake_rtt_s is not None:
                 self.flight.rtt.sample(self._recovery.handshake_rtt_s, now)
-        elif self._keys[0].secret == pair.recv.secret:
+            self._keys = Protection(pair.recv), Protection(pair.send)
+        elif keys[0].secret != pair.recv.secret:
+            self._old_keys = keys[0]
+            self._keys = Protection(pair.recv, keys[0]), Protection(pair.send, keys[1])
+        else:
             return
-        self._keys = Protection(pair.recv), Protection(pair.send)
+        self._keys_end = self._packet_number + KEY_LIMIT_PACKETS
 
     def _count_accepted(self) -> None:
         self._accepted += 1
@@ -253,111 +281,6 @@ class BulkConnection(SeededConnection):
     ) -> tuple[bool, bool]:
         self._accepted += 1
         return super()._payload_received(context, plain, crypto_frame_required)
-
-    def _frames(self, payload: bytes, now: float) -> bool:
-        """Act on the frames of a packet; tell whether it asks for an acknowledgement. Raises QuicConnectionError."""
-        at, eliciting, size = 0, False, len(payload)
-        try:
-            while at < size:
-                kind = payload[at]
-                if kind not in _KNOWN:
-                    return self._rare_frames(payload[at:], now) or eliciting
-                at += 1
-                if 0x08 <= kind < 0x10:
-                    eliciting = True
-                    at = self._stream_frame(kind, payload, at)
-                elif kind >= 0x30:
-                    eliciting = True
-                    at = self._datagram_frame(kind, payload, at)
-                elif kind in (0x02, 0x03):
-                    ranges, delay, at = read_ack(payload, at, ecn=kind == 0x03)
-                    self._ack_frame(ranges, delay, now)
-                elif kind == 0x01:
-                    eliciting = True
-                else:
-                    at = size - len(payload[at:].lstrip(b"\0"))
-        except (FrameError, FinalSizeError, ValueError) as error:
-            code = QuicErrorCode.FINAL_SIZE_ERROR if isinstance(error, FinalSizeError) else _ENCODING_ERROR
-            raise QuicConnectionError(code, kind, str(error)) from error
-        return eliciting
-
-    def _rare_frames(self, payload: bytes, now: float) -> bool:
-        """Let aioquic act on the rest of a packet."""
-        self._rare = True
-        context = QuicReceiveContext(
-            epoch=Epoch.ONE_RTT,
-            host_cid=self.host_cid,
-            network_path=self._network_paths[0],
-            quic_logger_frames=None,
-            time=now,
-            version=self._version,
-        )
-        return super()._payload_received(context, payload)[0]
-
-    def _ack_frame(self, ranges: list[tuple[int, int]], delay: int, now: float) -> None:
-        flight = self.flight
-        flight.next_number = self._packet_number
-        self._loss.peer_completed_address_validation = True
-        flight.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
-        if self.sending.finished():
-            self._rare = True  # aioquic forgets the streams, and may grant the peer new ones
-
-    def _datagram_frame(self, kind: int, payload: bytes, at: int) -> int:
-        stop = len(payload)
-        if kind == 0x31:
-            length, at = read_varint(payload, at)
-            stop = at + length
-            if stop > len(payload):
-                raise FrameError("a DATAGRAM frame is cut short")
-        self._events.append(DatagramFrameReceived(data=payload[at:stop]))
-        return stop
-
-    def _stream_frame(self, kind: int, payload: bytes, at: int) -> int:
-        stream_id, at = read_varint(payload, at)
-        offset, stop = 0, len(payload)
-        if kind & 4:
-            offset, at = read_varint(payload, at)
-        if kind & 2:
-            length, at = read_varint(payload, at)
-            stop = at + length
-            if stop > len(payload):
-                raise FrameError("a STREAM frame is cut short")
-        self._assert_stream_can_receive(kind, stream_id)
-        try:
-            stream = self._streams.get(stream_id) or self._get_or_create_stream(kind, stream_id)
-        except StreamFinishedError:
-            return stop
-        receiver = stream.receiver
-        if not isinstance(receiver, Incoming):
-            receiver = self._replace_receiver(stream)
-        end = offset + stop - at
-        fresh = end - receiver.highest_offset
-        limit = self._local_max_data
-        if fresh > 0:
-            if end > stream.max_stream_data_local:
-                raise QuicConnectionError(QuicErrorCode.FLOW_CONTROL_ERROR, kind, "Over stream data limit")
-            if limit.used + fresh > limit.value:
-                raise QuicConnectionError(QuicErrorCode.FLOW_CONTROL_ERROR, kind, "Over connection data limit")
-            limit.used += fresh
-        event = receiver.take(offset, memoryview(payload)[at:stop], fin=bool(kind & 1))
-        if event is not None:
-            self._events.append(event)
-        if limit.used * 2 > limit.value or end * 2 > stream.max_stream_data_local or stream.is_finished:
-            self._rare = True
-        return stop
-
-    def _get_or_create_stream(self, frame_type: int, stream_id: int) -> QuicStream:
-        stream = super()._get_or_create_stream(frame_type, stream_id)
-        self._replace_receiver(stream)
-        return stream
-
-    def _replace_receiver(self, stream: QuicStream) -> Incoming:
-        """Give a stream that aioquic has just made a receiver of ours."""
-        receiver = stream.receiver
-        if not isinstance(receiver, Incoming):
-            receiver = Incoming(stream.stream_id or 0, continuous=self._continuous)
-            stream.receiver = receiver
-        return receiver
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -395,6 +318,8 @@ class BulkConnection(SeededConnection):
         """Return the next packet number and its packet."""
         number = self._packet_number
         self._packet_number = number + 1
+        if number >= self._keys_end and self._handshake_confirmed:
+            self.request_key_update()
         keys = self._keys
         if keys is None:
             raise RuntimeError("there are no keys yet")
@@ -437,9 +362,6 @@ class BulkConnection(SeededConnection):
     def next_event(self) -> QuicEvent | None:
         """Return aioquic's oldest event, or None."""
         return self._events.popleft() if self._events else None
-
-
-_ENCODING_ERROR = QuicErrorCode.FRAME_ENCODING_ERROR
 
 
 def _count_packets(data: bytes) -> tuple[int, bool]:

@@ -111,11 +111,12 @@ class OtherPhase(Exception):  # noqa: N818
 class Protection:
     """Protects, or unprotects, short-header packets with the keys of one direction (RFC 9001 §5.3, §5.4).
 
-    The keys are those that aioquic's handshake has set up in `context`; so are their updates, which it follows by
-    making another `Protection`. Raises ValueError for a cipher suite other than AES-GCM.
+    The keys are those that aioquic's handshake has set up in `context`. After an update of them, another `Protection`
+    is made of it and of its `predecessor`, whose header keys remain (RFC 9001 §6).
+    Raises ValueError for a cipher suite other than AES-GCM.
     """
 
-    def __init__(self, context: CryptoContext) -> None:
+    def __init__(self, context: CryptoContext, predecessor: "Protection | None" = None) -> None:
         if context.cipher_suite is None or context.secret is None or context.version is None:
             raise ValueError("context: it has no keys yet")
         if CIPHER_SUITES[context.cipher_suite][1] == b"chacha20-poly1305":
@@ -127,7 +128,10 @@ class Protection:
         self.phase = KEY_PHASE if context.key_phase else 0
         self._aead = AESGCM(key)
         self._iv = int.from_bytes(iv, "big")
-        self._mask = Cipher(algorithms.AES(header_key), modes.ECB()).encryptor().update
+        if predecessor is None:
+            self._mask = Cipher(algorithms.AES(header_key), modes.ECB()).encryptor().update
+        else:
+            self._mask = predecessor._mask
 
     def protect(self, connection_id: bytes, number: int, payload: Buffer) -> bytes:
         """Return the packet `number` to `connection_id`, which carries `payload` (at least one octet)."""

@@ -106,12 +106,11 @@ def test_one_flipped_bit_anywhere_in_the_handshake_is_only_a_loss() -> None:
     draw = Random(5)
     for number in range(3):
         for role in ("client", "server"):
-            pair = QuicPair(
-                connect=False, lose=lambda d, role=role, number=number: (d.role, d.number) == (role, number)
-            )
-            while not [d for d in pair.departures if (d.role, d.number) == (role, number)]:
-                pair._step()
-            genuine = next(d.payload for d in pair.departures if (d.role, d.number) == (role, number))
+            lost = role, number
+            pair = QuicPair(connect=False, lose=lambda d, lost=lost: (d.role, d.number) == lost)
+            while not [d for d in pair.departures if (d.role, d.number) == lost]:
+                pair.step()
+            genuine = next(d.payload for d in pair.departures if (d.role, d.number) == lost)
             other = "server" if role == "client" else "client"
             before = pair.ends[other].counters().rejected
             bits = sorted({*range(80), *(draw.randrange(8 * len(genuine)) for _ in range(40))})

@@ -47,11 +47,6 @@ def test_an_integer_that_62_bits_cannot_hold_is_refused(value: int) -> None:
         encode_varint(value)
 
 
-ranges_strategy = st.lists(st.tuples(st.integers(2, 5000), st.integers(1, 5000)), min_size=1, max_size=60).map(
-    lambda steps: _ranges(steps)
-)
-
-
 def _ranges(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return disjoint, not adjacent ranges, highest first."""
     ranges, at = [], 0
@@ -61,7 +56,10 @@ def _ranges(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return ranges[::-1]
 
 
-@given(ranges_strategy, st.integers(0, 25_000))
+RANGES = st.lists(st.tuples(st.integers(2, 5000), st.integers(1, 5000)), min_size=1, max_size=60).map(_ranges)
+
+
+@given(RANGES, st.integers(0, 25_000))
 def test_ack_frames_read_and_write_as_aioquics_do(ranges: list[tuple[int, int]], delay_us: int) -> None:
     frame = encode_ack(ranges, delay_us * 1e-6 + 1e-9)
     assert frame[0] == 0x02
