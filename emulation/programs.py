@@ -22,6 +22,8 @@ Stream = Literal["stdout", "stderr"]
 Write = Callable[[Stream, bytes], None]
 PATIENCE_S = 10.0
 _LONGEST_LINE = 1 << 16
+_LOOK_AGAIN_MS = 30.0
+_LISTENING = {"0A", "07"}  # TCP_LISTEN, and what an unconnected UDP socket is in: include/net/tcp_states.h of Linux
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -90,7 +92,6 @@ class LabelledOutput:
 class _Running:
     program: Program
     process: subprocess.Popen[bytes]
-    descriptor: int
     asked_to_stop: bool = False
 
 
@@ -116,6 +117,7 @@ def run_programs(
     output: LabelledOutput,
     *,
     until: str = "both",
+    first: str | None = None,
     depends_on: Sequence[int] = (),
     patience_s: float = PATIENCE_S,
 ) -> int:
@@ -124,22 +126,34 @@ def run_programs(
     until: "both" for all of them, "either" for any, or a program's name: those that still run then are ended. They are
     too when one fails, when the output cannot be written, and when a process of `depends_on` ends. They get SIGTERM,
     and SIGKILL after `patience_s`. How they take that does not count.
+    first: the name of a program that the others are started after, once it listens on a TCP or UDP port or has ended.
     Signals of ours go on to every program; one that asks to end is a request to all, and the second one ends them. A
     program that has the terminal gets the keyboard's, and we do not. To be called from the main thread.
     Raises RunFailedError when a process of `depends_on` has ended, and nobody had asked for an end.
     """
-    return _Run(coasts, programs, output, until, patience_s).to_the_end(depends_on)
+    leading = [program for program in programs if first in (None, program.name)]
+    following = [program for program in programs if program not in leading]
+    return _Run(coasts, leading, following, output, until=until, patience_s=patience_s).to_the_end(depends_on)
 
 
 class _Run:
     def __init__(
-        self, coasts: TwoCoasts, programs: Sequence[Program], output: LabelledOutput, until: str, patience_s: float
+        self,
+        coasts: TwoCoasts,
+        leading: Sequence[Program],
+        following: Sequence[Program],
+        output: LabelledOutput,
+        *,
+        until: str,
+        patience_s: float,
     ) -> None:
         self._coasts = coasts
-        self._programs = programs
+        self._leading = leading
+        self._following = following
         self._output = output
         self._until = until
         self._patience_s = patience_s
+        self._watched = select.poll()
         self._running: dict[int, _Running] = {}
         self._ends = _Ends()
         self._signals: list[int] = []
@@ -159,12 +173,11 @@ class _Run:
             for descriptor in foundations:
                 stack.callback(os.close, descriptor)
             stack.callback(self._kill)
-            for program in self._programs:
-                self._start(program)
-            watched = select.poll()
-            for descriptor in (woken, *foundations, *self._running):
+            watched = self._watched
+            for descriptor in (woken, *foundations):
                 watched.register(descriptor, select.POLLIN)
-            while self._running:
+            self._start(self._leading)
+            while self._running or self._following:
                 for descriptor, _ in watched.poll(self._time_left_ms()):
                     if descriptor == woken:
                         os.read(woken, 512)
@@ -172,11 +185,13 @@ class _Run:
                         watched.unregister(descriptor)
                         broken = True
                     else:
-                        watched.unregister(descriptor)
                         self._bury(descriptor)
                 self._pass_on()
                 if broken or self._output.failure is not None or self._enough():
                     self._stop()
+                elif self._following and (not self._running or self._leaders_listen()):
+                    self._start(self._following)
+                    self._following = ()
                 if self._give_up_s is not None and time.monotonic() >= self._give_up_s:
                     self._kill()
         if broken and not self._interruptions:
@@ -201,7 +216,14 @@ class _Run:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _start(self, program: Program) -> None:
+    def _leaders_listen(self) -> bool:
+        return all(_listens(self._coasts, program.site) for program in self._leading)
+
+    def _start(self, programs: Sequence[Program]) -> None:
+        for program in programs:
+            self._start_one(program)
+
+    def _start_one(self, program: Program) -> None:
         mine = program.terminal
         process = subprocess.Popen(
             self._coasts.enter(program.site, program.argv, before_terminal=mine),
@@ -211,7 +233,8 @@ class _Run:
             start_new_session=not mine,  # else Ctrl-C would reach it twice: from the terminal, and from us
         )
         descriptor = os.pidfd_open(process.pid)
-        self._running[descriptor] = _Running(program, process, descriptor)
+        self._running[descriptor] = _Running(program, process)
+        self._watched.register(descriptor, select.POLLIN)
         self._coasts.record(process.pid)
         if process.stdout is not None and process.stderr is not None:
             self._output.carry(program.name, "stdout", process.stdout)
@@ -220,6 +243,7 @@ class _Run:
     def _bury(self, descriptor: int) -> None:
         ended = self._running.pop(descriptor)
         status = ended.process.wait()
+        self._watched.unregister(descriptor)
         os.close(descriptor)
         self._ends.names.add(ended.program.name)
         if not ended.asked_to_stop:
@@ -232,6 +256,7 @@ class _Run:
                 running.process.send_signal(number)
             if number in _ENDING:
                 self._interruptions += 1
+                self._following = ()
                 self._limit_time(0.0 if self._interruptions > 1 else self._patience_s)
 
     def _enough(self) -> bool:
@@ -242,6 +267,7 @@ class _Run:
         return bool(self._ends.names) if self._until == "either" else self._until in self._ends.names
 
     def _stop(self) -> None:
+        self._following = ()
         for running in self._running.values():
             if not running.asked_to_stop and not self._interruptions:
                 running.asked_to_stop = True
@@ -253,12 +279,21 @@ class _Run:
         self._give_up_s = until_s if self._give_up_s is None else min(self._give_up_s, until_s)
 
     def _time_left_ms(self) -> float | None:
+        if self._following:
+            return _LOOK_AGAIN_MS
         return None if self._give_up_s is None else max(0.0, self._give_up_s - time.monotonic()) * 1e3 + 1.0
 
     def _kill(self) -> None:
         for descriptor in list(self._running):
             self._running[descriptor].process.kill()
             self._bury(descriptor)
+
+
+def _listens(coasts: TwoCoasts, site: str) -> bool:
+    """Say whether a socket on a coast waits for whoever comes: proc_net(5)."""
+    tables = [f"/proc/self/net/{kind}" for kind in ("tcp", "udp", "tcp6", "udp6")]  # the latter where there is IPv6
+    lines = coasts.namespaces.attempt(site, ["cat", *tables]).stdout.splitlines()
+    return any(fields[3] in _LISTENING for fields in map(str.split, lines) if len(fields) > 3)
 
 
 def _tell(wake: int) -> None:

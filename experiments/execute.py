@@ -56,6 +56,9 @@ def add_parser(commands: Any) -> None:
         default="both",
         help="whose end is the end of both (default: both); a program that fails ends the other at once",
     )
+    parser.add_argument(
+        "--first", choices=(EAST, WEST), help="start this one first, and the other when it listens on a port"
+    )
     parser.add_argument("--terminal", choices=(EAST, WEST), help="the program that gets the terminal to itself")
     parser.add_argument(
         "--scale", default="auto", metavar="auto|N", help="divide rates by N (default: what this machine can carry)"
@@ -70,8 +73,9 @@ def add_parser(commands: Any) -> None:
 
 def _execute(arguments: argparse.Namespace) -> int:
     commands = _commands(arguments)
-    if arguments.terminal is not None and arguments.terminal not in commands:
-        raise ScenarioError(f"--terminal: there is no --{arguments.terminal} to give it to")
+    for name, what in (("first", "begin with"), ("terminal", "give it to")):
+        if (chosen := getattr(arguments, name)) not in (None, *commands):
+            raise ScenarioError(f"--{name}: there is no --{chosen} to {what}")
     if arguments.until not in ("both", "either", *commands):
         raise ScenarioError(f"--until: there is no --{arguments.until} to wait for")
     divisor = parse_divisor(arguments.scale)
@@ -112,7 +116,12 @@ def _execute(arguments: argparse.Namespace) -> int:
         if relays is not None:
             relays.restart(seed=scenario.seed, epoch_s=time.monotonic())
         code = run_programs(
-            coasts, programs, output, until=arguments.until, depends_on=() if relays is None else relays.pids
+            coasts,
+            programs,
+            output,
+            until=arguments.until,
+            first=arguments.first,
+            depends_on=() if relays is None else relays.pids,
         )
         for trouble in () if relays is None else relays.report(stop=True).troubles():
             _note(f"degraded: {trouble}")

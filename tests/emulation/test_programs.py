@@ -201,3 +201,41 @@ def test_what_a_program_leaves_in_the_background_does_not_hold_the_output_open()
         program = Program(name="east", site="east", argv=("sh", "-c", "sleep 1000 & echo done"))
         assert run_programs(coasts, [program], output) == 0
     assert lines.found["stdout"] == [b"east | done\n"]
+
+
+LISTEN = "import socket, time; s = socket.socket({}); time.sleep(0.5); s.bind(('', 7)); {}; print('up'); time.sleep({})"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "then"),
+    [
+        ("", "s.listen()"),
+        ("socket.AF_INET, socket.SOCK_DGRAM", "pass"),
+        ("socket.AF_INET6", "s.listen()"),
+    ],
+    ids=["TCP", "UDP", "both IP versions"],
+)
+def test_the_others_start_when_the_first_listens(coasts: TwoCoasts, arguments: str, then: str) -> None:
+    lines = Lines()
+    programs = [
+        Program(name="east", site="east", argv=("echo", "after")),
+        Program(name="west", site="west", argv=(sys.executable, "-uc", LISTEN.format(arguments, then, 100))),
+    ]
+    with LabelledOutput(lines, width=4) as output:
+        assert run_programs(coasts, programs, output, first="west", until="east") == 0
+    assert lines.found["stdout"][0] == b"west | up\n"
+
+
+@pytest.mark.parametrize(("script", "code", "after"), [("true", 0, 1), ("exit 3", 3, 0)], ids=["well", "badly"])
+def test_a_first_program_that_ends_does_not_keep_the_others_waiting(
+    coasts: TwoCoasts, script: str, code: int, after: int
+) -> None:
+    lines = Lines()
+    assert run(coasts, lines, script, "echo after", first="east") == code
+    assert lines.found["stdout"] == [b"west  | after\n"] * after
+
+
+def test_while_the_first_is_waited_for_signals_end_everything(coasts: TwoCoasts) -> None:
+    lines = Lines(1, signal_us(signal.SIGTERM))
+    assert run(coasts, lines, FOREVER, "echo never", first="east") == 9
+    assert lines.found["stdout"] == [b"east  | ready\n", b"east  | asked\n"]

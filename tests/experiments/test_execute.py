@@ -74,7 +74,7 @@ def test_ping_finds_the_other_coast_by_name_a_round_trip_away(small: str) -> Non
 def test_iperf3_fills_the_link_and_no_more(small: str) -> None:
     done = execute(
         small, *AT_ONCE, "--west", "iperf3 -s", "--east", "iperf3 -J -c west -t 3", "--until", "east",
-        "--terminal", "east", "--congestion-control", "cubic",
+        "--first", "west", "--terminal", "east", "--congestion-control", "cubic",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -257,6 +257,7 @@ def test_without_namespaces_one_sentence_says_so() -> None:
         (["--east", "a 'b"], """--east: "a 'b" is not a command: no closing quotation"""),
         (["--west", " "], "--west: ' ' is not a command"),
         (["--west", "true", "--terminal", "east"], "--terminal: there is no --east to give it to"),
+        (["--west", "true", "--first", "east"], "--first: there is no --east to begin with"),
         (["--west", "true", "--until", "east"], "--until: there is no --east to wait for"),
         (["--west", "true", "--scale", "0"], "--scale: '0' is neither 'auto' nor a number above zero"),
         (["--west", "true", "--scale", "inf"], "--scale: 'inf' is neither 'auto' nor a number above zero"),
@@ -333,5 +334,5 @@ def test_what_programs_do_not_have_is_found_wherever_it_hides() -> None:
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["exec", "--help"]) == 0
     printed = capsys.readouterr().out
-    for option in ("--east", "--west", "--until", "--terminal", "--scale", "--impairment", "--no-probe"):
+    for option in ("--east", "--west", "--until", "--first", "--terminal", "--scale", "--impairment", "--no-probe"):
         assert option in printed
