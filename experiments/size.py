@@ -20,6 +20,7 @@ from experiments.extrapolation.sizing import Need, Question, allowed_s, at, leas
 from experiments.extrapolation.sizing import Path as WanPath
 from experiments.extrapolation.slowest import SCOPES, Scope
 from experiments.extrapolation.tails_models import MODELS, model_of
+from experiments.pictures import prepare_matplotlib
 from experiments.reading import ScenarioError, shown
 from experiments.store import Store
 from transports.registry import Registry
@@ -351,6 +352,7 @@ def _size(arguments: argparse.Namespace) -> int:
 
 
 def _draw(sizing: Sizing, into: Path) -> list[str]:
+    prepare_matplotlib()
     from experiments.sizing_figures import draw_sizing  # noqa: PLC0415 (matplotlib takes half a second)
 
     models = [model_of(row.transport) for row in sizing.rows if row.found is not None]

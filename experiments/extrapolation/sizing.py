@@ -23,7 +23,7 @@ from experiments.extrapolation.exposure import (
 )
 from experiments.extrapolation.slowest import Dependence, Fleet, Scope, messages_in, slowest_s
 from experiments.extrapolation.stages import gradient_s, wide_area_s
-from experiments.extrapolation.tails import Array, ArrayLike, Crossing, TailModel
+from experiments.extrapolation.tails import Array, ArrayLike, Crossing, QuantileModel
 from wan.deployment import Deployment
 from wan.units import format_time
 
@@ -85,7 +85,7 @@ class Question:
         )
 
 
-def lost_s(question: Question, model: TailModel, rate_bps: ArrayLike, rtt_s: ArrayLike | None = None) -> Array:
+def lost_s(question: Question, model: QuantileModel, rate_bps: ArrayLike, rtt_s: ArrayLike | None = None) -> Array:
     """Return what the slowest messages of all trips take beyond propagation and payload / rate, seconds."""
     crossing = question.crossing(rate_bps, rtt_s)
     slowest = slowest_s(model, crossing, question.fleet, share=question.share, dependence=question.dependence)
@@ -93,7 +93,7 @@ def lost_s(question: Question, model: TailModel, rate_bps: ArrayLike, rtt_s: Arr
 
 
 def gradient_exposed_s(
-    question: Question, model: TailModel, rate_bps: ArrayLike, rtt_s: ArrayLike | None = None
+    question: Question, model: QuantileModel, rate_bps: ArrayLike, rtt_s: ArrayLike | None = None
 ) -> Array:
     """Return what is exposed of the gradient all-reduce in a step at this rate of a GPU, seconds."""
     latency_s, busy_s = wide_area_s(question.deployment, question.assumptions, rate_bps, rtt_s)
@@ -123,7 +123,7 @@ def allowed_s(question: Question, target: float) -> float:
 
 
 def least_bps(
-    question: Question, model: TailModel, *, rtt_s: ArrayLike | None = None, exposed_s: ArrayLike = 0.0
+    question: Question, model: QuantileModel, *, rtt_s: ArrayLike | None = None, exposed_s: ArrayLike = 0.0
 ) -> Array:
     """Return the least bit/s of a GPU across the WAN that leaves at most `exposed_s` of the gradients exposed.
 
@@ -169,7 +169,7 @@ class Need:
     exposed_share: float | None
 
 
-def need(question: Question, model: TailModel, target: float | None = None) -> Need:
+def need(question: Question, model: QuantileModel, target: float | None = None) -> Need:
     """Return what a transport needs for the exposed share of a step to be at most `target`; None: all hidden."""
     deployment = question.deployment
     room_s = 0.0 if target is None else allowed_s(question, target)
@@ -193,7 +193,7 @@ def need(question: Question, model: TailModel, target: float | None = None) -> N
     )
 
 
-def _reason(question: Question, model: TailModel, room_s: float, target: float | None) -> str:
+def _reason(question: Question, model: QuantileModel, room_s: float, target: float | None) -> str:
     if target is not None and room_s < 0:
         share = float(step_share(question, 0.0))
         return f"tensor, pipeline and expert communication alone expose {100 * share:.2f} %"

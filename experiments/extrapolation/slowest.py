@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.extrapolation.tails import Array, ArrayLike, Crossing, TailModel
+from experiments.extrapolation.tails import Array, ArrayLike, Crossing, QuantileModel
 from wan.deployment import Deployment
 
 Scope = Literal["layer", "step"]
@@ -48,11 +48,11 @@ class Fleet:
         if self.planes < 1:
             raise ValueError(f"planes: {self.planes!r} is less than 1")
 
-    def flows(self, model: TailModel) -> float:
+    def flows(self, model: QuantileModel) -> float:
         """Return how many flows carry them: one per message and plane, unless the transport spreads over all."""
         return self.messages if model.spreads else self.messages * self.planes
 
-    def part(self, model: TailModel, crossing: Crossing) -> Crossing:
+    def part(self, model: QuantileModel, crossing: Crossing) -> Crossing:
         """Return what one flow carries of a message's `crossing`, whose rate is that of all planes together."""
         if model.spreads:
             return crossing
@@ -64,7 +64,7 @@ class Fleet:
 
 
 def slowest_s(
-    model: TailModel,
+    model: QuantileModel,
     crossing: Crossing,
     fleet: Fleet,
     *,
@@ -76,10 +76,14 @@ def slowest_s(
     crossing: of a message; its rate is that of all planes together. dependence: "independent"; "correlated" (all lose
     the same packets: the least there can be); "any" (the most, by the union bound).
     """
-    return model.quantile_s(fleet.part(model, crossing), _log_share(model, fleet, share, dependence))
+    return model.quantile_s(fleet.part(model, crossing), log_share(model, fleet, share, dependence))
 
 
-def _log_share(model: TailModel, fleet: Fleet, share: ArrayLike, dependence: Dependence) -> Array:
+def log_share(model: QuantileModel, fleet: Fleet, share: ArrayLike, dependence: Dependence) -> Array:
+    """Return the logarithm of the share of single flows that are complete when all are, with probability `share`.
+
+    Raises ValueError for another dependence than those of `slowest_s`.
+    """
     flows = fleet.flows(model)
     if dependence == "independent":
         return np.asarray(np.log(share) / flows)
@@ -90,7 +94,7 @@ def _log_share(model: TailModel, fleet: Fleet, share: ArrayLike, dependence: Dep
     raise ValueError(f"dependence: {dependence!r} is not one of independent, correlated, any")
 
 
-def slowest_mean_s(model: TailModel, crossing: Crossing, fleet: Fleet) -> Array:
+def slowest_mean_s(model: QuantileModel, crossing: Crossing, fleet: Fleet) -> Array:
     """Return the expected completion of the slowest, independent: the mean of its quantiles at `LEVELS` levels."""
     levels = (np.arange(LEVELS) + 0.5) / LEVELS
     part, flows = fleet.part(model, crossing), fleet.flows(model)
@@ -118,7 +122,7 @@ class Slowest:
     any_p99_s: float
 
 
-def slowest_of(model: TailModel, crossing: Crossing, fleet: Fleet) -> Slowest:
+def slowest_of(model: QuantileModel, crossing: Crossing, fleet: Fleet) -> Slowest:
     """Return all figures of the slowest message at one point."""
     alone = Fleet(messages=1, planes=fleet.planes)
 

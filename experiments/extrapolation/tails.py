@@ -62,8 +62,8 @@ class Crossing:
         return np.asarray(np.asarray(self.rtt_s) / 2 + 8.0 * np.asarray(self.payload_bytes) / np.asarray(self.rate_bps))
 
 
-class TailModel(Protocol):
-    """The completion time of a flow's part of a message, by one transport.
+class QuantileModel(Protocol):
+    """When a flow's part of a message is complete, with some probability, by one transport.
 
     source: where its formula comes from. spreads: a message may use all paths at once (its rate is then their sum);
     otherwise it is cut into one flow per plane.
@@ -81,11 +81,15 @@ class TailModel(Protocol):
     def spreads(self) -> bool:
         """Tell whether one message may use all paths at once."""
 
-    def log_cdf(self, crossing: Crossing, at_s: ArrayLike) -> Array:
-        """Return log P(completion <= at_s), -inf where that is impossible."""
-
     def quantile_s(self, crossing: Crossing, log_share: ArrayLike) -> Array:
         """Return the least time by which a flow is complete with probability exp(log_share)."""
+
+
+class TailModel(QuantileModel, Protocol):
+    """The completion time of a flow's part of a message, as a whole distribution."""
+
+    def log_cdf(self, crossing: Crossing, at_s: ArrayLike) -> Array:
+        """Return log P(completion <= at_s), -inf where that is impossible."""
 
     def mean_s(self, crossing: Crossing) -> Array:
         """Return the expected completion."""

@@ -81,7 +81,10 @@ def test_losses_come_from_measured_runs(tmp_path: Path, capsys: pytest.CaptureFi
         (["--deployment", "llama3-405b"], "deployment: llama3-405b is at one site"),
         (["--from", "/nowhere", "--loss", "1e-4"], "--loss: cannot stand beside --from"),
         (["--from", "/nowhere"], "/nowhere: holds no results"),
-        (["--set", "assumptions.wan_serialisation=false"], "assumptions.wan_serialisation: without it no rate plays a part"),
+        (
+            ["--set", "assumptions.wan_serialisation=false"],
+            "assumptions.wan_serialisation: without it no rate plays a part",
+        ),
     ],
 )
 def test_bad_input_gets_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
