@@ -74,7 +74,7 @@ TRANSPORTS = Registry(
                 "lost",
                 "leaving",
                 "stopping",
-                "terminating",
+                "ending",
                 "mute",
                 "odd",
             )
@@ -231,7 +231,7 @@ class PlainBackend(Backend):
                 raise SystemExit(0)
             case "stopping":
                 raise KeyboardInterrupt
-            case "terminating":
+            case "ending":
                 raise TerminatedError(signal.SIGTERM)
             case "mute":
                 raise MuteError

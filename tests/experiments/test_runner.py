@@ -133,7 +133,7 @@ def test_no_exception_of_a_transport_ends_the_comparison(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("transport", "error"), [("stopping", KeyboardInterrupt), ("terminating", TerminatedError)])
+@pytest.mark.parametrize(("transport", "error"), [("stopping", KeyboardInterrupt), ("ending", TerminatedError)])
 def test_an_interruption_in_this_process_is_a_person_s_and_ends_all(tmp_path, transport, error):
     with Store(tmp_path) as store:
         with pytest.raises(error):
