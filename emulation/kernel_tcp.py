@@ -148,6 +148,10 @@ class KernelTcpEnd(FlowEnd):
         if self._connection is not None:
             self._past = self.tally()
             self._strangers = 0
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
             self._clock.on_readable(self._connection.fileno(), None)
             self._clock.on_writable(self._connection.fileno(), None)
             self._connection.close()
@@ -199,7 +203,7 @@ class KernelTcpEnd(FlowEnd):
 
     def close(self) -> None:
         """Close every socket."""
-        self.retire()
+        self._drop()
         if self._listener is not None:
             self._clock.on_readable(self._listener.fileno(), None)
             self._listener.close()
