@@ -8,7 +8,11 @@ startup     Nothing is known. Slow start, until the flights' dispersion shows th
 cruise      Alone, as far as can be seen: paced at the learned rate under a window of little more than one BDP, so that
             even a shallow queue holds. Short, small probes look for more rate, and are doubled while they find it.
 compete     The queue stays occupied although the window would leave it empty, or it overflows: somebody else sends.
-            Then the window is CUBIC's (RFC 9438), with the same answer to congestion.
+            Then the window is CUBIC's (RFC 9438), with the same answer to congestion. A queue that has overflowed once
+            may have been ours alone: a round trip later it cruises again, at a little less. One that overflows again
+            soon is shared with somebody who grows as CUBIC does, and grabbing what he gives up would starve him: then
+            it stays, until the rate it cruised at before is its own again, or its window has far outgrown the one that
+            was too much.
 silent      Acknowledgements have stopped: one packet at a time until they come back.
 
 Loss is congestion when the queueing delay beside it is a good part of what a full queue showed, or when a round loses
@@ -18,7 +22,7 @@ far more than chance would. Everything else is repaired, and counted, but not yi
 from enum import Enum
 
 from transports.congestion.base import Ack, CongestionControl, RepairTimeout
-from transports.congestion.cubic import Cubic
+from transports.congestion.cubic import BETA, Cubic, regrowth_s
 from transports.congestion.measurement import MIN_POINTS, AckTrain, FlightDispersion, Point, QueueDelay, RateProbe
 
 HEAVY_LOSS_SHARE = 0.02  # of a round, beyond what the path loses by chance
@@ -28,7 +32,11 @@ FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
 SHORT_PAUSE = 4  # round trips between two bursts that leave the path as it was
 PROBE_PAUSE = 4  # round trips between two probes
 PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
-COMPETE_PACE = 2.0  # windows per round trip: the window, not the pace, is to hold back
+FREE_PACE = 2.0  # windows per round trip as long as nothing overflows: the window, not the pace, is to hold back
+CLOSE_PACE = 1.1  # the same, but without bursts, which would fill a shallow queue before their time
+REGAINED_SHARE = 0.9  # of the rate it cruised at: nobody else can have much
+OUTGROWN = 1.5  # times the window that was too much: what was in the way has gone
+CONTESTED = 2.0  # times CUBIC takes to regrow: two overflows within are due to somebody who regrows as well
 
 
 class Mode(Enum):
@@ -84,8 +92,12 @@ class Adaptive(CongestionControl):
         self._occupied_rounds = 0
         self._free_rounds = 0
         self._full_queue_s = 0.0  # the queueing delay that overflow has shown
-        self._overflowed = False  # a loss, not the delay, made it compete
+        self._overflowed = False  # a loss, not the delay, made it compete, and no other was soon before
+        self._contested = False  # it competes, and the queue has overflowed more than once
+        self._overflow_s = -float("inf")  # when the queue was last seen to overflow
+        self._cruised_bps = 0.0  # the most it has cruised at since the last pause
         self._yielded_s = -float("inf")  # when the answer to the last congestion took effect
+        self._yielded_bytes = 0.0  # the window that was too much then
         self._before_silence_bps: float | None = None
         self._margin = 1.0  # widened when repairs turn out to have been needless
 
@@ -97,6 +109,8 @@ class Adaptive(CongestionControl):
         if srtt_s is None or self.mode is Mode.STARTUP:
             return None  # flights end on odd segments then, whose acknowledgement the receiver delays
         little_s = max(4 * self._queue.rttvar_s, srtt_s / 32) + self._own_queue_s()
+        if self.mode is Mode.COMPETE:
+            little_s = max(little_s, srtt_s)  # others' bursts may fill the queue at any time; RFC 8985 has 2 SRTT too
         return RepairTimeout(srtt_s, self._margin * little_s)
 
     # -- bursts -------------------------------------------------------------------------------------------------------
@@ -104,7 +118,9 @@ class Adaptive(CongestionControl):
     def on_burst(self, now: float, burst_bytes: int) -> None:
         """Open at what the last burst has taught; in mid-competition, and after no pause to speak of, just go on."""
         self._train.clear()
-        if self.mode is Mode.COMPETE and now - self._last_ack_s < SHORT_PAUSE * self._srtt_s:
+        if now - self._last_ack_s >= SHORT_PAUSE * self._srtt_s:
+            self._overflow_s, self._cruised_bps, self._yielded_bytes = -float("inf"), 0.0, 0.0
+        elif self.mode is Mode.COMPETE:
             return
         self._margin = max(1.0, 0.9 * self._margin)
         self._learn()
@@ -124,7 +140,8 @@ class Adaptive(CongestionControl):
         if self.mode is Mode.STARTUP:
             self.learned_rate_bps = self._flight.rate_bps
         elif best_bps and self.mode is Mode.COMPETE:
-            self.learned_rate_bps = best_bps
+            too_much_bps = self.learned_rate_bps if self._overflowed else None
+            self.learned_rate_bps = min(best_bps, 0.95 * too_much_bps) if too_much_bps else best_bps
         elif best_bps and self.mode is Mode.CRUISE and self.learned_rate_bps and self._occupied():
             self.learned_rate_bps = min(self.learned_rate_bps, best_bps)  # the path delivered less than it was given
 
@@ -160,7 +177,7 @@ class Adaptive(CongestionControl):
             self._cruise(now)
         elif self.mode is Mode.COMPETE:
             self._cubic.on_ack(ack._replace(in_recovery=False))
-            self._compete()
+            self._compete(now)
 
     @property
     def _srtt_s(self) -> float:
@@ -198,7 +215,7 @@ class Adaptive(CongestionControl):
         if self.mode is Mode.COMPETE:
             self._see_whether_free(now)
         elif self.mode is Mode.CRUISE and self._occupied_rounds >= 2:
-            self._begin_competing()
+            self._begin_competing(now)
         if self.mode is Mode.CRUISE:
             if now >= self._probe.next_s and not occupied:
                 self._start_probe(now)
@@ -256,13 +273,14 @@ class Adaptive(CongestionControl):
         lost, total = self._round.lost_bytes, self._round.total_bytes
         by_chance = max(HEAVY_LOSS_SEGMENTS * self.mss_bytes, (HEAVY_LOSS_SHARE + 4 * self.learned_loss) * total)
         heavy = lost > by_chance
-        own_s = 1.25 * self._own_queue_s() + 2 * self._queue.rttvar_s
+        competing = self.mode is Mode.COMPETE
+        own_s = 0.0 if competing else 1.25 * self._own_queue_s() + 2 * self._queue.rttvar_s
         full = self._queue.now_s > max(own_s, self._full_queue_s / 2)
         rare = not (heavy or full) and self.mode is not Mode.SILENT and now - self._yielded_s > self._srtt_s
         self.duplicate_repair_after_s = max(0.001, self._srtt_s / 32) if rare else None
         if not (heavy or full) or sent_s < self._yielded_s:
             return
-        self._yielded_s = now
+        self._yielded_s, self._yielded_bytes = now, self.cwnd_bytes
         if full:
             self._full_queue_s += (self._queue.now_s - self._full_queue_s) / (4 if self._full_queue_s else 1)
         self._yield_to_congestion(now, in_flight_bytes, overload=heavy and lost > OVERLOAD_SHARE * total)
@@ -274,17 +292,22 @@ class Adaptive(CongestionControl):
                 self._settle(0.95 * self._flight.rate_bps, now)
             return
         if overload and delivering_bps and self.mode is not Mode.COMPETE:
-            self._settle(0.95 * delivering_bps, now)  # too much by far: what arrives is what there is
+            # too much by far: what arrives is what there is, unless others' overshoot has taken it for a moment
+            self._settle(max(0.95 * delivering_bps, BETA * (self.learned_rate_bps or 0.0)), now)
             return
         if self.mode is Mode.CRUISE:
-            self._begin_competing()
-            self._overflowed = True
+            again = now - self._overflow_s < CONTESTED * regrowth_s(self.cwnd_bytes / self.mss_bytes)
+            self._begin_competing(now)
+            self._overflowed, self._contested = not again, again
+        else:
+            self._contested = not self._overflowed
+        self._overflow_s = now
         if self._overflowed and delivering_bps and self.learned_rate_bps is not None:
-            # a full queue is drained at what there is
-            self.learned_rate_bps = min(self.learned_rate_bps, delivering_bps)
+            # a full queue is drained at what there is, as above
+            self.learned_rate_bps = min(self.learned_rate_bps, max(delivering_bps, BETA * self.learned_rate_bps))
         self._cubic.on_congestion(now, in_flight_bytes)
         self._cubic.on_recovery_end(now)
-        self._compete()
+        self._compete(now)
 
     def on_congestion(self, now: float, in_flight_bytes: int) -> None:
         """Nothing: `on_loss` has judged already, and the sender's episodes are not ours."""
@@ -303,25 +326,36 @@ class Adaptive(CongestionControl):
     def _new_cubic(self) -> Cubic:
         return Cubic(mss_bytes=self.mss_bytes, hystart=False)
 
-    def _begin_competing(self) -> None:
+    def _begin_competing(self, now: float) -> None:
         self.mode = Mode.COMPETE
-        self._overflowed = False
+        self._overflowed = self._contested = False
         self._probe.cancel()
+        self._cruised_bps = max(self._cruised_bps, self.learned_rate_bps or 0.0)
         self._cubic = self._new_cubic()
         self._cubic.cwnd_bytes = self._cubic.ssthresh_bytes = max(self.cwnd_bytes, float(self.initial_window_bytes))
-        self._compete()
+        self._compete(now)
 
-    def _compete(self) -> None:
-        self.cwnd_bytes = self._cubic.cwnd_bytes
+    def _compete(self, now: float) -> None:
+        window_bytes = self._cubic.cwnd_bytes
+        yielding = self._contested and now - self._yielded_s < self._srtt_s
+        # the pace drains what is too much: a window that shut at once would leave a hole, and bursts around it
+        self.cwnd_bytes = max(window_bytes, self._yielded_bytes) if yielding else window_bytes
+        gain = 1.0 if yielding else CLOSE_PACE if self._contested else FREE_PACE
         if self._srtt_s:
-            self.pacing_rate_bps = COMPETE_PACE * 8 * self.cwnd_bytes / self._srtt_s
+            self.pacing_rate_bps = gain * 8 * window_bytes / self._srtt_s
 
     def _see_whether_free(self, now: float) -> None:
         """Cruise again once the queue has drained: it had overflowed by a little, or others have made room."""
         if self._free_rounds < (1 if self._overflowed else FREE_ROUNDS) or now - self._yielded_s <= self._srtt_s:
             return
-        learned_bps = self.learned_rate_bps or 0.0
-        self._settle(0.95 * learned_bps if self._overflowed else max(learned_bps, self._average_bps(now)), now)
+        learned_bps, average_bps = self.learned_rate_bps or 0.0, self._average_bps(now)
+        if self._overflowed:
+            self._settle(0.95 * learned_bps, now)
+            return
+        regrown = now - self._yielded_s > regrowth_s(self._yielded_bytes / self.mss_bytes)
+        regained = regrown and average_bps >= REGAINED_SHARE * self._cruised_bps
+        if regained or self.cwnd_bytes >= OUTGROWN * self._yielded_bytes:
+            self._settle(max(learned_bps, average_bps), now)
 
     # -- silence ------------------------------------------------------------------------------------------------------
 

@@ -61,19 +61,6 @@ class CongestionControl(ABC):
         self.ssthresh_bytes: float = float("inf")
         self.pacing_rate_bps: float | None = None
 
-    def slow_start(self, acked_bytes: float, limit: int, *, divisor: int = 1) -> float:
-        """Open the window by what was acknowledged, at most `limit` segments, over `divisor` (RFC 3465 §2.2).
-
-        Return the acknowledged bytes that are left once ssthresh is reached: congestion avoidance has them.
-        """
-        grown = min(acked_bytes, limit * self.mss_bytes) / divisor
-        room = self.ssthresh_bytes - self.cwnd_bytes
-        if grown <= room:
-            self.cwnd_bytes += grown
-            return 0.0
-        self.cwnd_bytes += room
-        return acked_bytes * (1 - room / grown)
-
     @abstractmethod
     def on_ack(self, ack: Ack) -> None:
         """Take one acknowledgement; grow the window where the algorithm says so."""

@@ -12,6 +12,11 @@ BETA = 0.7  # RFC 9438 §4.6
 _INFINITY = float("inf")
 
 
+def regrowth_s(window_segments: float) -> float:
+    """Return how long after a congestion CUBIC's window is again as wide as it was, seconds: K of RFC 9438 §4.2."""
+    return cbrt(window_segments * (1 - BETA) / C)
+
+
 class Cubic(LossBased):
     """CUBIC with HyStart++ in its first slow start. Sizes are bytes, times seconds.
 
