@@ -207,6 +207,7 @@ class KernelTcpEnd(FlowEnd):
         if self._listener is not None:
             self._clock.on_readable(self._listener.fileno(), None)
             self._listener.close()
+            self._listener = None
 
 
 class _Sender:

@@ -23,7 +23,6 @@ TOKEN_BYTES = 8
 HEADERS_BYTES = 28  # IPv4 and UDP: RFC 791, RFC 768
 ENCAPSULATION_BYTES = HEADERS_BYTES - 20 + TOKEN_BYTES  # beyond the IP header, which machines count themselves
 _CLIENT_OFFSET = 20_000  # of clients' ports: the other direction's server has the same port on the same address
-_LEAST_MTU_BYTES = 68  # of IPv4: RFC 791
 AT_ONCE = 32  # datagrams that are taken from one socket before the others' turn
 _BUFFER_BYTES = 64 << 20
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # past net.core.{w,r}mem_max: socket(7)
@@ -49,7 +48,7 @@ class UdpEnd(FlowEnd):
         self._token = context.token
         self._strangers = 0
         views = path_views(context.topology, flow.paths, encapsulation_bytes=ENCAPSULATION_BYTES)
-        least_bytes = max(flow.transport.min_mtu_bytes, _LEAST_MTU_BYTES) + ENCAPSULATION_BYTES
+        least_bytes = flow.transport.min_mtu_bytes + ENCAPSULATION_BYTES
         for name in flow.paths:
             if (mtu_bytes := context.topology.path_mtu_bytes(name)) < least_bytes:
                 raise UnsupportedError(
@@ -161,6 +160,7 @@ class UdpEnd(FlowEnd):
 
     def close(self) -> None:
         """Close the sockets."""
-        for sock in self._sockets:
+        while self._sockets:
+            sock = self._sockets.pop()
             self._context.clock.on_readable(sock.fileno(), None)
             sock.close()
