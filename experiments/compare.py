@@ -5,7 +5,7 @@ that really happened. One that failed counts as infinitely slow, so a percentile
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,8 +160,15 @@ def _result(store: Store, name: str, runs: Sequence[RunRow]) -> TransportResult:
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def to_document(comparison: Comparison) -> dict[str, Any]:
-    """Return the JSON document of `compare --json`; its keys are in a fixed order, its floats have 12 digits."""
+def to_document(comparison: Comparison, at_scale: Mapping[str, Mapping[str, float]] | None = None) -> dict[str, Any]:
+    """Return the JSON document of `compare --json`; its keys are in a fixed order, its floats have 12 digits.
+
+    at_scale: by transport, what its runs say of a whole deployment.
+    """
+    scaled = {
+        name: {key: value if isinstance(value, int) else _rounded(value) for key, value in values.items()}
+        for name, values in (at_scale or {}).items()
+    }
     return {
         "scenario": comparison.scenario,
         "backend": comparison.backend,
@@ -182,7 +189,7 @@ def to_document(comparison: Comparison) -> dict[str, Any]:
                 "efficiency_p50": _rounded(result.efficiency_p50),
                 "overhead": _rounded(result.overhead),
                 "failed": result.failed,
-                "at_scale": None,
+                "at_scale": scaled.get(result.name),
             }
             for result in comparison.transports
         ],

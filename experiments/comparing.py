@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from emulation.registry import BackendRegistry
 from experiments.arguments import directory
 from experiments.compare import Comparison, compare, to_document, to_notes, to_table
 from experiments.console import DONE, FAILED, UNSUPPORTED, say
+from experiments.extrapolation.at_scale import AtScale, at_scale
 from experiments.overrides import Override, option, parse_override
 from experiments.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib
 from experiments.progress import reporter
@@ -94,11 +95,14 @@ def _compare(arguments: argparse.Namespace) -> int:
         with reporter(tasks) as progress:
             run_all(tasks, store, world, workers=0 if real_time else None, progress=progress)
         comparison = compare(store, [task.key for task in tasks])
+        scaled, refused = _at_scale(store, comparison, scenario)
         if arguments.json:
-            say(json.dumps(to_document(comparison), indent=2, allow_nan=False))
+            documents = {name: each.document() for name, each in scaled.items()}
+            say(json.dumps(to_document(comparison, documents), indent=2, allow_nan=False))
         else:
             width = Console().width
-            _show(to_table(comparison, width=width, notes=[_paths_note(scenario), *scale_notes(scenario, divisor)]))
+            notes = [_paths_note(scenario), *scale_notes(scenario, divisor), *_at_scale_notes(scaled, refused)]
+            _show(to_table(comparison, width=width, notes=notes))
         files = [
             str(store.path),
             *_draw(store, comparison, world.transports, out),
@@ -106,6 +110,33 @@ def _compare(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         _show(to_notes([f"written: {', '.join(files)}"]))
     return _exit_code(comparison)
+
+
+def _at_scale(
+    store: Store, comparison: Comparison, scenario: Scenario
+) -> tuple[Mapping[str, AtScale], Mapping[str, str]]:
+    """Return what the runs say of the whole deployment, if the compared traffic is one job of one."""
+    jobs = [job for job in scenario.jobs if job.transport is None]
+    if len(jobs) != 1 or jobs[0].deployment is None:
+        return {}, {}
+    return at_scale(store, comparison, jobs[0].deployment, trips=jobs[0].allreduce.trips)
+
+
+def _at_scale_notes(scaled: Mapping[str, AtScale], refused: Mapping[str, str]) -> list[str]:
+    notes = []
+    if scaled:
+        listed = ", ".join(
+            f"{name} {format_time(each.completion_s)} ({format_time(each.completion_low_s)} to "
+            f"{format_time(each.completion_high_s)}; exposed {format_time(each.exposed_s)})"
+            for name, each in scaled.items()
+        )
+        messages = next(iter(scaled.values())).messages
+        notes.append(
+            f"at scale: the slowest of all {messages:,} messages, in half of the steps, by each transport's tail model "
+            f"with the loss that its runs show (95 %), losses independent: {listed}."
+        )
+    notes += [f"at scale: nothing can be said of {name}: {reason}." for name, reason in refused.items()]
+    return notes
 
 
 def _show(what: RenderableType) -> None:

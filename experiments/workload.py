@@ -12,6 +12,7 @@ from experiments.deployment import load_deployment
 from experiments.reading import ScenarioError, Table, alternatives, close_matches, shown
 from transports.registry import Registry, UnknownTransportError
 from wan.allreduce import AllReduceSpec
+from wan.deployment import Deployment
 from wan.topology import Topology
 from wan.units import format_size
 
@@ -34,7 +35,10 @@ Parameters = tuple[tuple[str, ParameterValue], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """A job before it is known which transport carries it: `transport` None means the one under comparison."""
+    """A job before it is known which transport carries it: `transport` None means the one under comparison.
+
+    deployment: that its shard is of, if it was given by that.
+    """
 
     name: str
     transport: TransportUse | None
@@ -43,6 +47,7 @@ class JobPlan:
     iterations: int
     gap_s: float
     start_s: float
+    deployment: Deployment | None = None
 
     def job(self, compared: TransportUse, seed: int) -> JobSpec:
         """Return the job of one run; the seed is its gradients' too."""
@@ -139,11 +144,13 @@ def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
     ends = table.names("sites", (around.sites[0], around.sites[-1]))
     if len(ends) != 2 or not set(ends) <= set(around.sites):
         table.fail("sites", f"expected two of the sites {', '.join(around.sites)}")
+    deployment = _read_deployment(table, around) if table.has("deployment") else None
     job = JobPlan(
         name=name,
+        deployment=deployment,
         transport=_read_transport(table, around.registry) if table.has("transport") else None,
         paths=_read_paths(table, ends, around.topology),
-        allreduce=_read_allreduce(table, (ends[0], ends[1]), around),
+        allreduce=_read_allreduce(table, (ends[0], ends[1]), deployment),
         iterations=table.integer("iterations", around.iterations, least=1, most=MAX_ITERATIONS),
         gap_s=table.time_s("gap", around.gap_s),
         start_s=table.time_s("start", 0.0),
@@ -159,17 +166,21 @@ def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
     return job
 
 
-def _read_allreduce(table: Table, ends: tuple[str, str], around: Surroundings) -> AllReduceSpec:
+def _read_deployment(table: Table, around: Surroundings) -> Deployment:
+    try:
+        deployment = load_deployment(table.text("deployment"), around.directory)
+    except ScenarioError as error:
+        table.fail("deployment", str(error))
+    if deployment.sites == 1:
+        table.fail("deployment", f"{deployment.name} is at one site, so that nothing crosses the WAN")
+    return deployment
+
+
+def _read_allreduce(table: Table, ends: tuple[str, str], deployment: Deployment | None) -> AllReduceSpec:
     source = table.only_one_of("shard", "deployment", expected='a size such as "57.13 MB", or a deployment')
     local: dict[str, Any] = {}
-    if source == "deployment":
-        try:
-            deployment = load_deployment(table.text("deployment"), around.directory)
-        except ScenarioError as error:
-            table.fail("deployment", str(error))
+    if deployment is not None:
         shard_bytes = deployment.wide_area_shard_bytes
-        if deployment.sites == 1:
-            table.fail("deployment", f"{deployment.name} is at one site, so that nothing crosses the WAN")
         local["local_stages"] = deployment.local_stages
         if table.has("fabric"):
             table.fail("fabric", "cannot stand beside deployment, which has the rates of its own stages")

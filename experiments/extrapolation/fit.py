@@ -240,4 +240,4 @@ def slowest_interval_s(
         float(slowest_s(fitted.model, replace(crossing, loss=loss), fleet, share=share))
         for loss in (fitted.loss, fitted.loss_low, fitted.loss_high)
     )
-    return middle, low, high
+    return middle, min(low, middle), max(high, middle)  # a TCP's are sampled, and may differ by a round trip

@@ -1,0 +1,46 @@
+"""`compare` says what its runs mean for the whole deployment, and is silent where they mean nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.cli import main
+from experiments.deployment import load_deployment
+from experiments.extrapolation.assumptions import Assumptions
+from experiments.extrapolation.exposure import exposed_gradient_s
+
+SMALL = ["--set", "allreduce.array='64 KiB'", "--seeds", "3", "--iterations", "5"]
+
+
+def compared(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    assert main(["compare", "--json", "--out", str(tmp_path), *arguments]) == 0
+    rows = json.loads(capsys.readouterr().out)["transports"]
+    return {row["name"]: row["at_scale"] for row in rows}
+
+
+def test_the_slowest_of_all_pairs_takes_a_repair_even_where_the_typical_one_takes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = compared(capsys, tmp_path, *SMALL, "--transport", "b4")["b4"]
+    assert found["messages"] == 1_677_600
+    # 52.9 ms is the bound; in every step some message has a loss in its last 60 ms, and waits for one round trip or two
+    assert 0.0529 + 0.04 < found["completion_s"] < 0.0529 + 0.120
+    assert found["completion_low_s"] <= found["completion_s"] <= found["completion_high_s"]
+    deployment = load_deployment("hundred-trillion", None)
+    exposed = exposed_gradient_s(deployment, Assumptions(wan_trips=1), found["completion_s"])
+    assert found["exposed_s"] == pytest.approx(exposed)
+
+
+def test_a_shard_of_no_deployment_has_no_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(capsys, tmp_path, "--transport", "b4", "--iterations", "4", "--set", "allreduce.shard='1 MB'")
+    assert found == {"b4": None}
+
+
+def test_a_few_messages_say_nothing_and_the_table_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--transport", "b4", "--iterations", "2", "--set", "allreduce.array='64 KiB'"]
+    assert compared(capsys, tmp_path, *arguments) == {"b4": None}
+    assert main(["compare", "--out", str(tmp_path), *arguments]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "nothing can be said of b4: 2 messages after the first iteration are fewer than 20" in text
