@@ -101,7 +101,7 @@ class FecEndpoint(Endpoint):
             max_overhead=parameters.max_overhead,
             tail_losses=parameters.tail_losses,
         )
-        self._sender = FecSender(self._lanes, protection, self._send_control)
+        self._sender = FecSender(self._lanes, protection, self._send_control, after_idle=parameters.after_idle)
         self._receiver = FecReceiver(max_message_bytes=parameters.max_message_bytes)
         for link in self._links:
             link.source = self._sender.pull
@@ -214,9 +214,6 @@ class FecEndpoint(Endpoint):
         lane.stirred = True
         if not self._connected:
             self._see_whether_connected(now)
-        pace_bps = INFINITY if link.congestion.governs_recovery and link.congestion.pacing_rate_bps is None else None
-        if link.pace_bps != pace_bps:  # such a controller reads the rate from flights that leave at once
-            link.pace_bps = pace_bps
         if reports := link.take_reports():
             self._sender.on_reports(lane, reports, now)
         receiver = self._receiver

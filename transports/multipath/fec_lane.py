@@ -1,15 +1,27 @@
 """A path as the sender of protected messages sees it: what waits for it, how fast it is, and whether it answers."""
 
 from collections import deque
+from enum import Enum
 
 from transports.multipath.interleaving import Lane
 from transports.multipath.loss_meter import LossMeter
-from transports.multipath.quic_link import QuicLink
+from transports.multipath.quic_link import ACK_DELAY_S, ACK_EVERY, QuicLink
 
 INFINITY = float("inf")
 LEAST_PATIENCE_S = 0.002
-ACK_DELAY_S = 0.001  # how long the far end may hold an acknowledgement back
+# Late packets that make a silence: more than three acknowledgements would tell of, or are due over so long a time.
+# Fewer can be lost themselves, or their one acknowledgement.
+SILENT_PACKETS = 3 * ACK_EVERY
+FEW_PACKETS, SILENT_S = 4, 3 * ACK_DELAY_S
 UNKNOWN_RTT_S = 0.1
+
+
+class Verdict(Enum):
+    """What late acknowledgements mean: it has fallen silent, its last packets are lost, or it is too early to tell."""
+
+    SILENT = "silent"
+    TAIL_LOST = "tail lost"
+    TOO_EARLY = "too early"
 
 
 class SendingLane:
@@ -59,18 +71,27 @@ class SendingLane:
         return max(LEAST_PATIENCE_S, self.rtt_s / 16, 4 * self.link.rtt.rttvar_s) + ACK_DELAY_S
 
     def overdue_at(self) -> float:
-        """Return when its silence means something: the oldest acknowledgement is late, and nothing was heard since."""
-        oldest_s, srtt_s = self.link.oldest_in_flight_s, self.link.rtt.srtt_s
-        if oldest_s is None or srtt_s is None or self.silent_since_s is not None:
-            return INFINITY
-        return max(max(oldest_s + srtt_s, self.link.last_heard_s) + self.late_s, self.wait_until_s)
+        """Return when its silence means something: an acknowledgement is late, and nothing was heard since it was due.
 
-    def tail_lost_at(self) -> float:
-        """Return when it is certain that only its last packets are lost; inf if they are not its last, or not few."""
-        oldest_s, last_s = self.link.oldest_in_flight_s, self.link.last_sent_s
-        if oldest_s is None or last_s - oldest_s > self.late_s or self.link.last_heard_s <= self.tail_lost_s:
+        What left more than a round trip before the path was last heard was passed over: it is lost, not awaited.
+        """
+        link = self.link
+        if link.oldest_in_flight_s is None or link.rtt.srtt_s is None or self.silent_since_s is not None:
             return INFINITY
-        return max(last_s + self.rtt_s, self.link.last_heard_s) + self.late_s
+        count, first_s, _ = link.awaited(link.last_heard_s - self.rtt_s, INFINITY)
+        if not count:
+            return INFINITY
+        return max(max(first_s + self.rtt_s, link.last_heard_s) + self.late_s, self.wait_until_s)
+
+    def verdict(self, now: float) -> Verdict:
+        """Tell what it means that acknowledgements are late."""
+        link, since_s = self.link, self.link.last_heard_s - self.rtt_s
+        late, first_s, last_s = link.awaited(since_s, now - self.rtt_s - self.late_s)
+        if late >= SILENT_PACKETS or (late >= FEW_PACKETS and last_s - first_s >= SILENT_S):
+            return Verdict.SILENT
+        if late == link.awaited(since_s, INFINITY)[0]:
+            return Verdict.TAIL_LOST if link.last_heard_s > self.tail_lost_s else Verdict.SILENT
+        return Verdict.TOO_EARLY
 
     def revived(self) -> bool:
         """Take a path that has been heard again for alive; tell whether that is news."""

@@ -12,7 +12,7 @@ from math import ceil
 
 from transports.events import Buffer
 from transports.multipath.codes import ErasureCode
-from transports.multipath.fec_lane import INFINITY, SendingLane
+from transports.multipath.fec_lane import SendingLane, Verdict
 from transports.multipath.fec_message import OutgoingMessage
 from transports.multipath.fec_wire import (
     ANNOUNCEMENT_BLOCK,
@@ -51,12 +51,17 @@ def make_tag(number: int, block: int, index: int) -> int:
 class FecSender:
     """Plans messages, feeds the paths, and mends what falls short.
 
-    send_control(frame): puts a control frame on every path. planned: what was chosen for the latest message.
-    silences: how often a path was given up in mid-burst.
+    after_idle: as `QuicParameters.after_idle`. send_control(frame): puts a control frame on every path. planned: what
+    was chosen for the latest message. silences: how often a path was given up in mid-burst.
     """
 
     def __init__(
-        self, lanes: Sequence[SendingLane], protection: Protection, send_control: Callable[[ControlFrame], None]
+        self,
+        lanes: Sequence[SendingLane],
+        protection: Protection,
+        send_control: Callable[[ControlFrame], None],
+        *,
+        after_idle: str,
     ) -> None:
         self.lanes = lanes
         self.planned: Redundancy | None = None
@@ -68,6 +73,7 @@ class FecSender:
         self._symbol_bytes = min(lane.link.symbol_bytes for lane in lanes) - SYMBOL_HEADER.size
         self._symbol_bytes -= self._symbol_bytes % GRAIN_BYTES
         self._max_blocks = (self._symbol_bytes - announcement_bytes(0)) // 4
+        self._after_idle = after_idle
         self._last_serial = 0
         self._metering = True
 
@@ -87,6 +93,8 @@ class FecSender:
         symbol_bytes = max(1, ceil(length_bytes / symbols))  # no more padding than a grain for each symbol
         symbol_bytes = min(self._symbol_bytes, ceil(symbol_bytes / GRAIN_BYTES) * GRAIN_BYTES)
         used = [lane for lane in self.lanes if lane.usable] or [lane for lane in self.lanes if lane.link.ready]
+        for lane in used:
+            lane.link.begin_burst(now, length_bytes // len(used), after_idle=self._after_idle)
         views = [lane.view(now, symbol_bytes) for lane in used]
         redundancy, r = self._choose(used, [view.rate_bps for view in views], max(1, length_bytes), symbol_bytes)
         message = OutgoingMessage(
@@ -100,8 +108,6 @@ class FecSender:
         counts = land_together(views, sum(sizes) + len(sizes) * r, symbol_bytes)
         copies = ceil((r + 1) / len(used))  # as safe as the symbols, at the least
         for lane, share, slots in zip(used, counts, interleave(sizes, r, counts), strict=True):
-            if share:
-                lane.link.begin_burst(now, share * symbol_bytes, after_idle="keep")
             every = share // max(1, min(share, ANNOUNCEMENTS, max(copies, share // ANNOUNCEMENTS)))
             for at, (block, index) in enumerate(slots):
                 if at % every == 0:
@@ -266,26 +272,20 @@ class FecSender:
         return min(lane.overdue_at() for lane in self.lanes)
 
     def on_timer(self, now: float) -> None:
-        """Tell what the silence of a path means.
-
-        It was sent a few last packets, and has just been heard: those are lost, as the probe timer would find later.
-        It has more under way, or did not answer after that: it is given up for now, if others do answer.
-        """
+        """Act on acknowledgements that are late: mend what a lost tail took, and plan around a path that is silent."""
         for lane in self.lanes:
             if lane.overdue_at() > now:
                 continue
-            tail_at = lane.tail_lost_at()
-            if tail_at <= now:
+            verdict = lane.verdict(now)
+            if verdict is Verdict.TAIL_LOST:
                 lane.tail_lost_s = now
                 lane.link.declare_lost(now, congestion=True)
                 self.on_reports(lane, lane.link.take_reports(), now)
                 lane.stirred = True
-            elif tail_at < INFINITY:
-                lane.wait_until_s = tail_at
-            elif self._others_answer(lane, now):
+            elif verdict is Verdict.SILENT and self._others_answer(lane, now):
                 self.fall_silent(lane, now)
             else:
-                lane.wait_until_s = now + lane.rtt_s / 8
+                lane.wait_until_s = now + lane.late_s / 2
 
     def _others_answer(self, lane: SendingLane, now: float) -> bool:
         since_s = now - lane.rtt_s / 8

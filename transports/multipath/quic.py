@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
-from transports.congestion.adaptive import Adaptive
 from transports.congestion.base import CongestionControl
-from transports.congestion.cubic import Cubic
-from transports.congestion.reno import Reno
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
+from transports.multipath.quic_congestion import QuicAdaptive, QuicCubic, QuicReno
 from transports.multipath.quic_credentials import Credentials, public_credentials
 from transports.multipath.quic_link import QuicLink
 
@@ -40,10 +38,10 @@ class QuicParameters:
 
         def make(mss_bytes: int) -> CongestionControl:
             if self.congestion == "reno":
-                return Reno(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
+                return QuicReno(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
             if self.congestion == "adaptive":
-                return Adaptive(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
-            return Cubic(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
+                return QuicAdaptive(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
+            return QuicCubic(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
 
         return make
 

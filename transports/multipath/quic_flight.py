@@ -104,6 +104,17 @@ class Flight:
             self._limited_stop = self.next_number
         return False
 
+    def awaited(self, after_s: float, until_s: float) -> tuple[int, float, float]:
+        """Return how many packets in flight left after `after_s` and until `until_s`, and the first and last times."""
+        count, first_s, last_s = 0, INFINITY, -INFINITY
+        for packet in self._order:
+            if packet.sent_s > until_s:
+                break
+            if packet.sent_s > after_s and not (packet.done or packet.lost):
+                count += 1
+                first_s, last_s = min(first_s, packet.sent_s), packet.sent_s
+        return count, first_s, last_s
+
     def begin_burst(self, now: float, burst_bytes: int, *, after_idle: str) -> None:
         """The application offers `burst_bytes` while nothing is in flight; `after_idle` as in `restart_after_idle`."""
         if self.last_sent_s > -INFINITY:
@@ -146,7 +157,7 @@ class Flight:
             self._round_stop = self.next_number
         self.congestion.on_ack(
             Ack(
-                now=now,
+                now=now - min(delay_s, self.peer_ack_delay_s),  # as if told at once: a rate is not to show the delay
                 acked_bytes=size,
                 delivered_bytes=size,
                 lost_bytes=lost_bytes,

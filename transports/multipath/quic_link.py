@@ -126,10 +126,11 @@ class QuicLink(PathConnection):
         oldest = self._connection.flight.oldest() if self._connection is not None else None
         return None if oldest is None else oldest.sent_s
 
-    @property
-    def last_sent_s(self) -> float:
-        """When the newest packet that asks for an acknowledgement leaves."""
-        return self._connection.flight.last_sent_s if self._connection is not None else -INFINITY
+    def awaited(self, after_s: float, until_s: float) -> tuple[int, float, float]:
+        """Return how many packets in flight left after `after_s` and until `until_s`, and the first and last times."""
+        if self._connection is None:
+            return 0, INFINITY, -INFINITY
+        return self._connection.flight.awaited(after_s, until_s)
 
     @property
     def last_heard_s(self) -> float:

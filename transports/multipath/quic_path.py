@@ -108,10 +108,12 @@ class PathConnection(ABC):
     def oldest_in_flight_s(self) -> float | None:
         """When the packet that has waited longest for its acknowledgement left; None when nothing is in flight."""
 
-    @property
     @abstractmethod
-    def last_sent_s(self) -> float:
-        """When the newest packet that asks for an acknowledgement leaves, or left; -inf before the first."""
+    def awaited(self, after_s: float, until_s: float) -> tuple[int, float, float]:
+        """Return how many packets in flight left after `after_s` and until `until_s`, and when the first and last did.
+
+        (0, inf, -inf) when none did.
+        """
 
     @property
     @abstractmethod

@@ -9,7 +9,7 @@ from transports.congestion.base import pacing_ahead_s
 from transports.congestion.loss_based import LossBased
 from transports.multipath.quic_flight import INFINITY, Cargo, Flight, Sent
 from transports.multipath.quic_path import Report, SymbolSource
-from transports.multipath.quic_streams import OutgoingStream
+from transports.multipath.quic_streams import OutgoingControl, OutgoingStream
 from transports.recovery.ranges import Range
 
 SLOW_START_PACE, PACE = 2.0, 1.25  # of cwnd per srtt: slow start doubles it in a round; RFC 9002 §7.7 names 1.25
@@ -166,7 +166,9 @@ class Sending:
         packet = self._put(stream.frame(start, stop), depart_at, stream, (start, stop))
         if is_fresh:
             self._credit.use_credit(stop - start)
-            self._out.append(Outgoing(packet, depart_at, sum(other.fresh_packets for _, other in self._streams)))
+            is_data = not isinstance(stream, OutgoingControl)
+            left = sum(other.fresh_packets for _, other in self._streams) if is_data else None
+            self._out.append(Outgoing(packet, depart_at, left))
         else:
             self.repairs += 1
             self._out.append(Outgoing(packet, depart_at))

@@ -1,0 +1,55 @@
+"""Congestion controllers where one acknowledgement tells of many packets."""
+
+from transports.congestion.adaptive import Adaptive, Mode
+from transports.congestion.base import Ack
+from transports.congestion.cubic import Cubic
+from transports.congestion.hystart import HyStart
+from transports.congestion.reno import Reno
+
+NO_LIMIT_SEGMENTS = 1 << 30
+
+TCP_LIMIT_SEGMENTS = 2  # what `Adaptive` lets one ACK add to the window at startup (RFC 3465 §2.2)
+STARTUP_PACE = 1.5  # of the rate found so far: a flight paced at just that could never show a higher one
+
+
+class QuicAdaptive(Adaptive):
+    """`Adaptive`, started up by acknowledgements that are few and far between.
+
+    The window grows by all that is acknowledged, however few ACKs tell of it (RFC 9002 §7.3.1). Such ACKs leave gaps
+    in the next flight, so that its dispersion as a whole shows less than the bottleneck's rate: the best stretch of
+    it counts.
+    """
+
+    def on_ack(self, ack: Ack) -> None:
+        """Take one acknowledgement."""
+        super().on_ack(ack)
+        if self.mode is not Mode.STARTUP:
+            return
+        if ack.cwnd_limited:
+            self.cwnd_bytes += max(0, ack.delivered_bytes - TCP_LIMIT_SEGMENTS * self.mss_bytes)
+        if self._flight.rate_bps is not None:
+            self._flight.rate_bps = max(self._flight.rate_bps, self._round.best_bps, self._last_best_bps)
+            self.pacing_rate_bps = STARTUP_PACE * self._flight.rate_bps
+
+
+class QuicCubic(Cubic):
+    """`Cubic`, whose slow start grows by all that is acknowledged (RFC 9002 §7.3.1, RFC 9406 §4.2: L with pacing)."""
+
+    def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10) -> None:
+        super().__init__(
+            mss_bytes=mss_bytes,
+            initial_window_segments=initial_window_segments,
+            byte_count_limit=NO_LIMIT_SEGMENTS,
+        )
+        self._hystart = HyStart(mss_bytes=mss_bytes, limit_segments=float("inf"))
+
+
+class QuicReno(Reno):
+    """`Reno`, whose slow start grows by all that is acknowledged (RFC 9002 §7.3.1)."""
+
+    def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10) -> None:
+        super().__init__(
+            mss_bytes=mss_bytes,
+            initial_window_segments=initial_window_segments,
+            byte_count_limit=NO_LIMIT_SEGMENTS,
+        )
