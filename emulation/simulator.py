@@ -13,8 +13,9 @@ from emulation.jobs import BackgroundRun, FlowPorts, JobRun
 from emulation.ledger import summarise
 from emulation.records import FlowSample, LinkRecord, NoticeRecord, QueueSample, RunRecord
 from emulation.routes import ControlRoute, Route, Wire
+from emulation.services import PlacedService, by_transport, place_services
 from emulation.streams import stream
-from transports.base import EndpointContext, PathView, ServiceContext
+from transports.base import EndpointContext, PathView
 from transports.events import Connected, Event, Failed, MessageReceived, Notice
 from wan.link import Link
 
@@ -128,40 +129,22 @@ class _Simulation:
 
     def _make_services(self) -> list[Port]:
         services: list[Port] = []
-        members: dict[str, list[Flow]] = {}
-        for flow in self._flows:
-            members.setdefault(flow.transport.name, []).append(flow)
-        for name, flows in members.items():
-            context = ServiceContext(
-                topology=self._spec.topology,
-                flows=tuple(flow.name for flow in flows),
-                rng=stream(self._spec.seed, f"service/{name}"),
-                parameters=flows[0].parameters,
-            )
-            for number, placement in enumerate(flows[0].transport.make_services(context), start=1):
-                for flow in flows:
-                    if flow.parameters != flows[0].parameters:
-                        raise ValueError(
-                            f"parameters: {flows[0].owner} and {flow.owner} give {name} different ones, "
-                            f"but share its {placement.name}"
-                        )
-                service = Port(self._driver, placement.name, placement.machine, self._on_any_event)
-                service.routes = self._connect_service(service, -number, placement.site, flows)
+        for flows in by_transport(self._flows).values():
+            for placed in place_services(self._spec.topology, flows, seed=self._spec.seed):
+                service = Port(self._driver, placed.name, placed.machine, self._on_any_event)
+                service.routes = self._connect_service(service, placed, flows)
                 services.append(service)
         return services
 
-    def _connect_service(self, service: Port, path_id: int, site: str, flows: Sequence[Flow]) -> Mapping[int, Transmit]:
-        """Give every flow's client a way to the service, under `path_id`; return the service's ways to them."""
+    def _connect_service(self, service: Port, placed: PlacedService, flows: Sequence[Flow]) -> Mapping[int, Transmit]:
+        """Give every flow's client a way to the service; return the service's ways to them."""
         routes: dict[int, Transmit] = {}
         eager = self._spec.eager_encoding
-        for peer, flow in enumerate(flows):
-            delay_s = self._spec.topology.least_delay_s(flow.source, site)
-            if delay_s == float("inf"):
-                raise ValueError(f"links: none lead from {flow.source} to {site}, where {service.name} stands")
+        for peer, (flow, delay_s) in enumerate(zip(flows, placed.delays_s, strict=True)):
             client = self._ports[flow.name].client
             there = ControlRoute(self._driver, delay_s=delay_s, target=service, path_id=peer, eager=eager)
-            back = ControlRoute(self._driver, delay_s=delay_s, target=client, path_id=path_id, eager=eager)
-            client.routes = {**client.routes, path_id: there.transmit}
+            back = ControlRoute(self._driver, delay_s=delay_s, target=client, path_id=placed.path_id, eager=eager)
+            client.routes = {**client.routes, placed.path_id: there.transmit}
             routes[peer] = back.transmit
         return routes
 

@@ -1,0 +1,91 @@
+"""The services of a run, whatever the world: which machines there are, where they stand, and who speaks to them.
+
+All flows of one transport share its services. They are its peers, numbered in the order of the flows, and reach service
+number 1 under path_id -1, number 2 under -2, and so on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from emulation.flows import Flow
+from emulation.streams import stream
+from transports.base import Machine, ServiceContext
+from wan.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedService:
+    """A machine, its site, and by how much a message between it and a peer is late, seconds: of every peer in turn.
+
+    path_id: under which peers know it.
+    """
+
+    name: str
+    site: str
+    path_id: int
+    machine: Machine
+    delays_s: tuple[float, ...]
+
+
+def by_transport(flows: Sequence[Flow]) -> Mapping[str, Sequence[Flow]]:
+    """Return the flows of every transport, in their order: its services' peers."""
+    members: dict[str, list[Flow]] = {}
+    for flow in flows:
+        members.setdefault(flow.transport.name, []).append(flow)
+    return members
+
+
+def place_services(
+    topology: Topology, flows: Sequence[Flow], *, seed: int, generation: int = 0, encapsulation_bytes: int = 0
+) -> list[PlacedService]:
+    """Make the services of one transport, which has these flows.
+
+    generation: how many others have stood in their place before, in this run; what they draw differs from those'.
+    encapsulation_bytes: what the world itself adds to each packet of a flow, beyond what the topology says.
+    Raises ValueError where flows want different things of them, or no links lead there; and what the transport raises.
+    """
+    first = flows[0]
+    name = first.transport.name
+    context = ServiceContext(
+        topology=_encapsulated(topology, encapsulation_bytes),
+        flows=tuple(flow.name for flow in flows),
+        rng=stream(seed, f"service/{name}/{generation}" if generation else f"service/{name}"),
+        parameters=first.parameters,
+    )
+    placed: list[PlacedService] = []
+    for number, placement in enumerate(first.transport.make_services(context), start=1):
+        for flow in flows:
+            if flow.parameters != first.parameters:
+                raise ValueError(
+                    f"parameters: {first.owner} and {flow.owner} give {name} different ones, "
+                    f"but share its {placement.name}"
+                )
+        delays_s = []
+        for flow in flows:
+            delays_s.append(topology.least_delay_s(flow.source, placement.site))
+            if delays_s[-1] == float("inf"):
+                raise ValueError(
+                    f"links: none lead from {flow.source} to {placement.site}, where {placement.name} stands"
+                )
+        placed.append(
+            PlacedService(
+                name=placement.name,
+                site=placement.site,
+                path_id=-number,
+                machine=placement.machine,
+                delays_s=tuple(delays_s),
+            )
+        )
+    return placed
+
+
+def _encapsulated(topology: Topology, encapsulation_bytes: int) -> Topology:
+    if not encapsulation_bytes:
+        return topology
+    return Topology(
+        sites=topology.sites,
+        links=tuple(topology.links.values()),
+        paths=[
+            replace(path, overhead_bytes=path.overhead_bytes + encapsulation_bytes) for path in topology.paths.values()
+        ],
+    )
