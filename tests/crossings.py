@@ -1,11 +1,13 @@
 """What the tests of tails share: messages through the simulator, trials of any model, and when two tails agree."""
 
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.extrapolation.tails import Crossing, TailModel
+from experiments.extrapolation.tails_coded import Coded
 from experiments.extrapolation.tails_gobackn import GoBackN
 from experiments.extrapolation.tails_paced import SelectiveRepeat
 from experiments.extrapolation.tails_trials import go_back_n_trials, selective_repeat_trials
@@ -17,16 +19,20 @@ Array = npt.NDArray[np.float64]
 SHARES = (0.5, 0.99, 0.999)
 
 
-def trials(model: TailModel, crossing: Crossing, count: int, seed: int = 5) -> Array:
-    """Return completions of `count` messages whose losses are drawn one by one."""
+def trials(model: TailModel, crossing: Crossing, messages: int, seed: int = 5) -> Array:
+    """Return completions of `messages` messages whose losses are drawn one by one."""
     rng = np.random.default_rng(seed)
     match model:
         case Tcp():
-            return model.trials(crossing, count, rng)
+            return model.trials(crossing, messages, rng)
         case GoBackN():
-            return go_back_n_trials(model, crossing, count, rng)
+            return go_back_n_trials(model, crossing, messages, rng)
+        case Coded():
+            count = int(crossing.packets(model.header_bytes))
+            lost = rng.negative_binomial(count, 1 - float(crossing.loss), size=messages)
+            return float(model.quantile_s(replace(crossing, loss=0.0), 0.0)) + lost * float(crossing.packet_s())
         case SelectiveRepeat():
-            return selective_repeat_trials(model, crossing, count, rng)
+            return selective_repeat_trials(model, crossing, messages, rng)
     raise TypeError(f"{model.name} has no trials")
 
 

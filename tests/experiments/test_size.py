@@ -26,6 +26,9 @@ def test_every_transport_with_a_model_is_sized(capsys: pytest.CaptureFixture[str
     assert document["messages"] == 1_677_600
     assert [row["name"] for row in document["transports"]] == list(MODELS)
     for row in document["transports"]:  # at a loss of 1e-4 and two trips, no transport that waits for a repair will do
+        if row["name"] in ("quic-fec", "mpquic-fec"):
+            assert 15e9 < row["least_bps"] < 20e9
+            continue
         assert row["least_bps"] is None
         assert row["reason"]
         assert row["exposed_share"] > document["target_share"]

@@ -8,12 +8,24 @@ import pytest
 
 from crossings import SHARES, agrees, quantile, simulated, trials
 from experiments.extrapolation.tails import Crossing
-from experiments.extrapolation.tails_models import ADAPTIVE, B4, CUBIC, FEC, MODELS, RDMA_GBN, RDMA_SR, RENO, model_of
+from experiments.extrapolation.tails_coded import losses
+from experiments.extrapolation.tails_models import (
+    ADAPTIVE,
+    B4,
+    CUBIC,
+    FEC,
+    MODELS,
+    MPQUIC_FEC,
+    RDMA_GBN,
+    RDMA_SR,
+    RENO,
+    model_of,
+)
 from experiments.extrapolation.tails_paced import Delay, SelectiveRepeat, block_failure
 from experiments.extrapolation.tails_pointwise import compound
 from experiments.extrapolation.tails_window import Tcp
 
-PACED = ("adaptive", "b4", "rdma-sr", "rdma-gbn", "fec")
+PACED = ("adaptive", "b4", "rdma-sr", "rdma-gbn", "fec", "quic-fec")
 FRESH = {"reno": replace(RENO, settled=False), "cubic": replace(CUBIC, settled=False)}
 COAST = Crossing(payload_bytes=14.28e6, rate_bps=5e9, rtt_s=0.06, loss=1e-4)
 METRO = Crossing(payload_bytes=1e6, rate_bps=5e9, rtt_s=0.002, loss=1e-2)
@@ -63,7 +75,7 @@ def test_closed_forms_agree_with_trials_over_the_grid(name: str, payload_bytes: 
 
 
 def compare_with_simulator(name: str, crossing: Crossing, runs: int, iterations: int) -> None:
-    first = 1 if name == "adaptive" else 0  # which has nothing to open with in the first
+    first = 1 if name in ("adaptive", "quic-fec") else 0  # which have nothing to open with in the first
     seen = simulated(name, crossing, runs=runs, iterations=iterations + first, first=first)
     drawn = trials(MODELS[name], crossing, 100_000)
     for share in (0.5, 0.9, 0.99):
@@ -75,7 +87,7 @@ def compare_with_simulator(name: str, crossing: Crossing, runs: int, iterations:
     assert drawn.mean() == pytest.approx(seen.mean(), rel=0.05, abs=4 * seen.std() / np.sqrt(len(seen)))
 
 
-@pytest.mark.parametrize("name", ["adaptive", "b4", "rdma-sr", "rdma-gbn"])
+@pytest.mark.parametrize("name", ["adaptive", "b4", "rdma-sr", "rdma-gbn", "quic-fec"])
 def test_trials_agree_with_the_simulator(name: str) -> None:
     compare_with_simulator(name, replace(COAST, payload_bytes=1e6, loss=1e-2), runs=2, iterations=10)
 
@@ -139,6 +151,19 @@ def test_losing_the_last_packet_costs_what_each_transport_needs_to_notice() -> N
     assert late["rdma-sr"] == pytest.approx(0.180, abs=0.001)
     assert late["rdma-gbn"] == pytest.approx(0.180, abs=0.001)
     assert late["reno"] == pytest.approx(0.220, abs=0.001)  # RFC 8985: two round trips after the last acknowledgement
+
+
+def test_redundancy_lets_one_step_in_a_hundred_have_a_second_trip() -> None:
+    for loss in (1e-5, 1e-3, 1e-2):
+        # 57.13 MB over four planes in packets of 9,000 bytes; the chance that a message loses more than its repair
+        count = 6402
+        repair = MPQUIC_FEC.repair(count, loss)
+        later = losses(count, loss)[repair + 1 :].sum() * 1_677_600
+        assert later < 0.01
+        if repair > MPQUIC_FEC.least_repair:
+            assert losses(count, loss)[max(repair - 3, 0) :].sum() * 1_677_600 > 0.01
+    mean = np.arange(len(losses(500, 0.1))) @ losses(500, 0.1)
+    assert mean == pytest.approx(500 * 0.1 / 0.9)  # negative binomial
 
 
 def test_blocks_fail_as_a_binomial_says() -> None:
