@@ -3,6 +3,7 @@
 import os
 import secrets
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +45,7 @@ from emulation.wire_format import WireFormatError
 
 TOKEN_BYTES = 8
 _PATIENCE_S = 60.0  # for a process that has to answer at once
+_LAST_BREATH_S = 2.0  # between a process's last word and its end
 
 
 class Ground(Protocol):
@@ -90,7 +92,7 @@ class CoastHandle:
         try:
             self.channel.send(order)
         except ChannelClosedError as error:
-            raise RunFailedError(f"the process of {self.site} is gone: {error}") from error
+            raise RunFailedError(f"the process of {self.site} has died: {self._cause_of_death()}") from error
 
     def hear(self, time_limit_s: float = _PATIENCE_S) -> News:
         """Return what it tells next."""
@@ -98,8 +100,20 @@ class CoastHandle:
             return self.channel.receive(time_limit_s)
         except TimeoutError:
             raise RunFailedError(f"the process of {self.site} did not answer within {time_limit_s:g} s") from None
-        except (ChannelClosedError, WireFormatError) as error:
-            raise RunFailedError(f"the process of {self.site} has died: {error}") from error
+        except ChannelClosedError:
+            raise RunFailedError(f"the process of {self.site} has died: {self._cause_of_death()}") from None
+        except WireFormatError as error:
+            raise RunFailedError(f"the process of {self.site} cannot be understood: {error}") from error
+
+    def _cause_of_death(self) -> str:
+        try:
+            status = self._process.wait(_LAST_BREATH_S)
+        except subprocess.TimeoutExpired:
+            return "it has closed its end"
+        if status >= 0:
+            return f"exit status {status}"
+        name = signal.Signals(-status).name
+        return f"{name}; it may have run out of memory" if -status == signal.SIGKILL else name
 
     def close(self) -> None:
         """End it, whatever it is doing."""

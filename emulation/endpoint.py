@@ -231,6 +231,12 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+def _told(error: Exception) -> str:
+    """Return what went wrong and where, without the traceback that the coordinator has no use for."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error}"
+
+
 def main() -> int:
     """Serve the coordinator at the other end of the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, who then ends us
@@ -253,6 +259,9 @@ def main() -> int:
         except OSError as error:
             channel.send(Refused(reason=f"the sockets of {plan.site} cannot be made: {error.strerror or error}"))
             return 1
+        except Exception as error:  # a third party's transport may raise anything; the coordinator is to know what
+            channel.send(Broken(reason=_told(error), transport=False))
+            return 1
         try:
             coast.run()
         except SpinningError as error:
@@ -260,10 +269,8 @@ def main() -> int:
             return 1
         except ChannelClosedError:
             raise
-        except Exception as error:  # a third party's transport may raise anything; the coordinator is to know what
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(place.filename).name}:{place.lineno}"
-            channel.send(Broken(reason=f"{type(error).__name__} at {where}: {error}", transport=False))
+        except Exception as error:  # as above
+            channel.send(Broken(reason=_told(error), transport=False))
             return 1
         finally:
             coast.close()
