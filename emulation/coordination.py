@@ -11,14 +11,20 @@ The coordinator gives orders, a coast tells what has come of them::
     SendBackground one message                    BackgroundArrived, from the far end
     Finish                                        Finished, and the process ends
 
-and at any time Broken, when a transport gives up or delivers what it should not. Times are seconds from the run's
-epoch, an instant on CLOCK_MONOTONIC, which all processes of one kernel share.
+and at any time Broken, when a transport gives up or delivers what it should not. Services have a process of their own::
+
+    ServicePlan                                   Ready, or Refused
+    Connect                                       Noticed, at once, so that nothing is lost should it be killed
+    Finish                                        Finished, and the process ends
+
+Times are seconds from the run's epoch, an instant on CLOCK_MONOTONIC, which all processes of one kernel share.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emulation.base import RunSpec
+from emulation.credentials import Credentials
 from emulation.lateness import Lateness
 from emulation.ledger import Tally
 from emulation.records import FlowSample, NoticeRecord
@@ -40,6 +46,19 @@ class PathEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAddress:
+    """Where the services of a transport are to be had: the sites at which they stand, in their order, and a socket.
+
+    credentials: of whoever is told the address.
+    """
+
+    transport: str
+    sites: tuple[str, ...]
+    socket: str
+    credentials: Credentials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoastPlan:
     """What a coast's process needs to know.
 
@@ -54,6 +73,22 @@ class CoastPlan:
     token: str
     first_port: int
     marks_bursts: bool = False
+    processors: tuple[int, ...] = ()
+    services: tuple[ServiceAddress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """What the process that hosts a transport's services needs to know: where to listen, and with what credentials.
+
+    generation: how many have stood in its place before. encapsulation_bytes: see `services.place_services`.
+    processors: as for `CoastPlan`.
+    """
+
+    spec: RunSpec
+    address: ServiceAddress
+    generation: int
+    encapsulation_bytes: int
     processors: tuple[int, ...] = ()
 
 
@@ -212,6 +247,13 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """Something that the records are to tell has happened at a service."""
+
+    notice: NoticeRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """The rest: time series and notices of the ends that are here, and how late the process was with what was due."""
 
@@ -222,6 +264,10 @@ class Finished:
 
 Order = CoastPlan | Connect | Prepare | Begin | Verify | Close | SendBackground | Finish
 News = Ready | Refused | Connected | Prepared | Complete | Verified | Closed | BackgroundArrived | Broken | Finished
+ServiceOrder = ServicePlan | Connect | Finish
+ServiceNews = Ready | Refused | Noticed | Broken | Finished
 
 ORDERS: WireFormat[Order] = WireFormat(Order)
 NEWS: WireFormat[News] = WireFormat(News)
+SERVICE_ORDERS: WireFormat[ServiceOrder] = WireFormat(ServiceOrder)
+SERVICE_NEWS: WireFormat[ServiceNews] = WireFormat(ServiceNews)

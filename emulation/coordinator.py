@@ -3,10 +3,6 @@
 import os
 import secrets
 import select
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -15,7 +11,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from emulation.base import RunFailedError, RunSpec, UnsupportedError
-from emulation.channel import Channel, ChannelClosedError
 from emulation.conduct import BackgroundConduct, JobConduct
 from emulation.coordination import (
     NEWS,
@@ -41,89 +36,25 @@ from emulation.ends import FIRST_PORT
 from emulation.flows import Flow
 from emulation.ledger import summarise
 from emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord, NoticeRecord
-from emulation.wire_format import WireFormatError
+from emulation.service_hosts import ServiceGround, ServiceHosts
+from emulation.worker_handle import WorkerHandle
 
 TOKEN_BYTES = 8
-_PATIENCE_S = 60.0  # for a process that has to answer at once
-_LAST_BREATH_S = 2.0  # between a process's last word and its end
 
 
-class Ground(Protocol):
+class Ground(ServiceGround, Protocol):
     """Where the coasts are: namespaces, or the hosts of Mininet."""
-
-    def enter(self, site: str, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs `argv` on a coast."""
 
     def path_ends(self, site: str) -> Sequence[PathEnd]:
         """Return where the paths end at a coast."""
 
-    def record(self, pid: int) -> None:
-        """Write down a process of this run."""
 
-
-class CoastHandle:
-    """A coast's process. A context manager. Raises RunFailedError when it dies."""
+class CoastHandle(WorkerHandle[Order, News]):
+    """A coast's process."""
 
     def __init__(self, ground: Ground, site: str) -> None:
+        super().__init__(ground, site, "emulation.endpoint", name=f"the process of {site}", orders=ORDERS, news=NEWS)
         self.site = site
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                ground.enter(site, [sys.executable, "-m", "emulation.endpoint", str(theirs.fileno())]),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            )
-        self.channel: Channel[Order, News] = Channel(ours, sends=ORDERS, receives=NEWS)
-        try:
-            ground.record(self._process.pid)
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def pid(self) -> int:
-        """The process that was started for it."""
-        return self._process.pid
-
-    def tell(self, order: Order) -> None:
-        """Give it an order."""
-        try:
-            self.channel.send(order)
-        except ChannelClosedError as error:
-            raise RunFailedError(f"the process of {self.site} has died: {self._cause_of_death()}") from error
-
-    def hear(self, time_limit_s: float = _PATIENCE_S) -> News:
-        """Return what it tells next."""
-        try:
-            return self.channel.receive(time_limit_s)
-        except TimeoutError:
-            raise RunFailedError(f"the process of {self.site} did not answer within {time_limit_s:g} s") from None
-        except ChannelClosedError:
-            raise RunFailedError(f"the process of {self.site} has died: {self._cause_of_death()}") from None
-        except WireFormatError as error:
-            raise RunFailedError(f"the process of {self.site} cannot be understood: {error}") from error
-
-    def _cause_of_death(self) -> str:
-        try:
-            status = self._process.wait(_LAST_BREATH_S)
-        except subprocess.TimeoutExpired:
-            return "it has closed its end"
-        if status >= 0:
-            return f"exit status {status}"
-        name = signal.Signals(-status).name
-        return f"{name}; it may have run out of memory" if -status == signal.SIGKILL else name
-
-    def close(self) -> None:
-        """End it, whatever it is doing."""
-        self.channel.close()
-        self._process.terminate()
-        try:
-            self._process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +95,7 @@ class Coordinator:
         sites = dict.fromkeys(site for flow in flows for site in (flow.source, flow.destination))
         self._coasts: dict[str, CoastHandle] = {}
         token = secrets.token_hex(TOKEN_BYTES)
+        self._services = ServiceHosts(spec, flows, ground, processors=processors)
         try:
             for site in sites:
                 self._coasts[site] = CoastHandle(ground, site)
@@ -177,6 +109,7 @@ class Coordinator:
                         first_port=FIRST_PORT,
                         marks_bursts=marks_bursts,
                         processors=tuple(processors),
+                        services=self._services.addresses[site],
                     )
                 )
             for coast in self._coasts.values():
@@ -216,7 +149,12 @@ class Coordinator:
     @property
     def pids(self) -> tuple[int, ...]:
         """The processes that were started."""
-        return tuple(coast.pid for coast in self._coasts.values())
+        return (*(coast.pid for coast in self._coasts.values()), *self._services.pids)
+
+    @property
+    def services(self) -> ServiceHosts:
+        """The processes of the run's services."""
+        return self._services
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -226,10 +164,11 @@ class Coordinator:
         depends_on: processes without which it cannot go on (relays); RunFailedError is raised when one of them ends.
         """
         self._epoch_s = epoch_s
+        self._services.connect(epoch_s)
         for coast in self._coasts.values():
             coast.tell(Connect(epoch_s=epoch_s))
         with ExitStack() as stack:
-            ears = _Ears(self._coasts.values(), depends_on, stack)
+            ears = _Ears(self._coasts.values(), self._services, depends_on, stack)
             while not self._failure and not all(job.done for job in self._jobs):
                 now = self._now()
                 for conduct in self._conducts:
@@ -239,10 +178,10 @@ class Coordinator:
                     missing = next(flow.name for flow in self._flows if flow.name not in self._handshakes)
                     self._fail(f"{missing} did not connect within {self._spec.time_limit_s:g} s")
                     break
-                self._failure = self._failure or next((job.failure for job in self._jobs if job.failure), "")
+                self._failure = self._first_failure()
                 if self._failure:
                     break
-                for coast in ears.wait(self._until_due(now)):
+                for coast in ears.wait(self._until_due(now), now):
                     self._take(coast.site, coast.hear())
             return self._conclude(ears)
 
@@ -258,6 +197,10 @@ class Coordinator:
     @property
     def _all_connected(self) -> bool:
         return len(self._handshakes) == len(self._flows)
+
+    def _first_failure(self) -> str:
+        others = (self._services.failure, *(job.failure for job in self._jobs))
+        return self._failure or next((failure for failure in others if failure), "")
 
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
@@ -300,7 +243,7 @@ class Coordinator:
 
     def _conclude(self, ears: "_Ears") -> Conducted:
         """Close what is open, on all coasts before any of them ends; then collect the rest."""
-        self._failure = self._failure or next((job.failure for job in self._jobs if job.failure), "")
+        self._failure = self._first_failure()
         for job in self._jobs:
             job.end(self._now())
         while not all(job.done for job in self._jobs):
@@ -309,7 +252,7 @@ class Coordinator:
                 if job.due_s <= now:
                     job.on_time(now)
                     raise RunFailedError(job.failure)
-            for coast in ears.wait(min(job.due_s for job in self._jobs) - now):
+            for coast in ears.wait(min(job.due_s for job in self._jobs) - now, now):
                 self._take_late(coast.site, coast.hear())
         finished: dict[str, Finished] = {}
         for coast in self._coasts.values():
@@ -320,14 +263,18 @@ class Coordinator:
                     finished[coast.site] = news
                 else:
                     self._take_late(coast.site, news)
+        told = [*self._services.finish(), *(notice for each in finished.values() for notice in each.notices)]
         for job in self._jobs:
             job.conclude(self._failure)
         return Conducted(
             failure=self._failure,
-            doubts=tuple(
-                f"the process of {site} was {each.lateness.p99_s * 1e3:.2f} ms late at the 99th percentile"
-                for site, each in finished.items()
-                if each.lateness.p99_s > 1e-3
+            doubts=(
+                *self._services.doubts,
+                *(
+                    f"the process of {site} was {each.lateness.p99_s * 1e3:.2f} ms late at the 99th percentile"
+                    for site, each in finished.items()
+                    if each.lateness.p99_s > 1e-3
+                ),
             ),
             iterations=tuple(record for job in self._jobs for record in job.iterations),
             flows=tuple(record for job in self._jobs for record in job.flows),
@@ -335,15 +282,14 @@ class Coordinator:
             samples=tuple(
                 sorted((sample for each in finished.values() for sample in each.samples), key=lambda one: one.at_s)
             ),
-            notices=tuple(
-                sorted((notice for each in finished.values() for notice in each.notices), key=lambda one: one.at_s)
-            ),
+            notices=tuple(sorted(told, key=lambda one: one.at_s)),
         )
 
     def close(self) -> None:
         """End every process."""
         for coast in self._coasts.values():
             coast.close()
+        self._services.close()
 
     def __enter__(self) -> Self:
         return self
@@ -355,27 +301,38 @@ class Coordinator:
 
 
 class _Ears:
-    """Waits for what coasts tell. depends_on: processes whose end is the end of the run, found out while waiting."""
+    """Waits for what coasts tell, and lets services be heard. depends_on: processes whose end is the end of the run."""
 
-    def __init__(self, coasts: Iterable[CoastHandle], depends_on: Sequence[int], stack: ExitStack) -> None:
-        self._readable = select.poll()
+    def __init__(
+        self,
+        coasts: Iterable[CoastHandle],
+        services: ServiceHosts,
+        depends_on: Sequence[int],
+        stack: ExitStack,
+    ) -> None:
         self._coasts = {coast.channel.fileno(): coast for coast in coasts}
+        self._services = services
         self._foundations: list[int] = []
         for pid in depends_on:
             self._foundations.append(os.pidfd_open(pid))
             stack.callback(os.close, self._foundations[-1])
-        for descriptor in (*self._coasts, *self._foundations):
-            self._readable.register(descriptor, select.POLLIN)
 
-    def wait(self, time_s: float) -> list[CoastHandle]:
+    def wait(self, time_s: float, now: float) -> list[CoastHandle]:
         """Return which coasts have something to tell, after `time_s` at the latest, and a second at most.
 
         Raises RunFailedError when a process that all depends on has ended.
         """
-        ready = [descriptor for descriptor, _ in self._readable.poll(1e3 * min(max(time_s, 0.0), 1.0))]
+        services = self._services.descriptors  # others when one has been started again
+        readable = select.poll()
+        for descriptor in (*self._coasts, *self._foundations, *services):
+            readable.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in readable.poll(1e3 * min(max(time_s, 0.0), 1.0))]
         if any(descriptor in self._foundations for descriptor in ready):
             raise RunFailedError("the relay between the coasts has died")
-        return [self._coasts[descriptor] for descriptor in ready]
+        for descriptor in ready:
+            if descriptor in services:
+                self._services.hear(services[descriptor], now)
+        return [self._coasts[descriptor] for descriptor in ready if descriptor in self._coasts]
 
 
 def _ignore(iteration: int, begins_s: float) -> None:

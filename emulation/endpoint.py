@@ -5,19 +5,11 @@ It ends when told to, with SIGTERM, and when nobody is left at the other end of 
 """
 
 import gc
-import os
-import signal
-import socket
 import sys
-import traceback
-from contextlib import suppress
-from ctypes import CDLL
-from pathlib import Path
-from types import FrameType
 
 from emulation.background import BackgroundOctets
-from emulation.base import JobSpec, UnsupportedError
-from emulation.channel import Channel, ChannelClosedError
+from emulation.base import JobSpec
+from emulation.channel import Channel
 from emulation.coast_jobs import CoastBackground, CoastJob, Ground
 from emulation.coordination import (
     NEWS,
@@ -34,20 +26,21 @@ from emulation.coordination import (
     Order,
     Prepare,
     Ready,
-    Refused,
     SendBackground,
     Verify,
 )
-from emulation.driver import APPLICATION, SAMPLING, Driver, SpinningError
+from emulation.driver import APPLICATION, SAMPLING, Driver
 from emulation.ends import make_end, port_numbers
 from emulation.flow_end import EndContext, FlowEnd
 from emulation.flows import Flow, plan_flows
 from emulation.realtime import RealClock
 from emulation.records import FlowSample, NoticeRecord
+from emulation.service_link import ServiceLink
+from emulation.services import by_transport
+from emulation.worker import work
 from transports.events import Buffer
-from transports.registry import Registry, UnknownTransportError
+from transports.registry import Registry
 
-_PR_SET_TIMERSLACK = 29
 _LONGEST_WAIT_S = 0.5
 _PRIORITY = 2  # of real time, below the relay's
 
@@ -67,6 +60,19 @@ class CoastProcess:
         self._ends: dict[str, FlowEnd] = {}
         self._clients: list[str] = []
         flows = plan_flows(plan.spec, registry)
+        members = by_transport(flows)
+        self._links = {
+            address.transport: ServiceLink(
+                address,
+                plan.site,
+                members[address.transport],
+                plan.spec.topology,
+                driver=self._driver,
+                clock=self._clock,
+                noticed=self.noticed,
+            )
+            for address in plan.services
+        }
         numbers = port_numbers(flows, plan.first_port)
         for flow in flows:
             if plan.site in (flow.source, flow.destination):
@@ -105,6 +111,7 @@ class CoastProcess:
                 driver=self._driver,
                 clock=self._clock,
                 listener=self,
+                services=self._links.get(flow.transport.name),
             )
         )
 
@@ -148,6 +155,8 @@ class CoastProcess:
             case other:
                 raise ValueError(f"{type(other).__name__} before there is a connection")
         self._clock.on_readable(self._channel.fileno(), self._obey)
+        for link in self._links.values():
+            link.open(self._clock.now())
         self._driver.at(0.0, APPLICATION, self._connect, None)
         self._driver.at(self._clock.now(), APPLICATION, self._tick, None)
         self._driver.run()
@@ -221,62 +230,24 @@ class CoastProcess:
         """Give every socket back."""
         for end in self._ends.values():
             end.close()
+        for link in self._links.values():
+            link.close()
 
 
 def _ignore(_: object, now: float) -> None:
     """Let the driver's loop see that it has been stopped."""
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
-
-
-def _told(error: Exception) -> str:
-    """Return what went wrong and where, without the traceback that the coordinator has no use for."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error}"
-
-
 def main() -> int:
     """Serve the coordinator at the other end of the socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, who then ends us
-    signal.signal(signal.SIGTERM, _terminate)
-    CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; else waiting takes 50 µs longer than asked
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])), sends=NEWS, receives=ORDERS)
-    try:
-        plan = channel.receive()
-        if not isinstance(plan, CoastPlan):
-            raise ValueError("the first order is not a plan")
-        if plan.processors:
-            os.sched_setaffinity(0, plan.processors)
-        with suppress(PermissionError):  # an ordinary user does without
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_PRIORITY))
-        try:
-            coast = CoastProcess(plan, channel, Registry.installed())
-        except (UnsupportedError, UnknownTransportError, ValueError) as error:
-            channel.send(Refused(reason=str(error)))
-            return 1
-        except OSError as error:
-            channel.send(Refused(reason=f"the sockets of {plan.site} cannot be made: {error.strerror or error}"))
-            return 1
-        except Exception as error:  # a third party's transport may raise anything; the coordinator is to know what
-            channel.send(Broken(reason=_told(error), transport=False))
-            return 1
-        try:
-            coast.run()
-        except SpinningError as error:
-            channel.send(Broken(reason=str(error), transport=False))  # the machine would go on spinning
-            return 1
-        except ChannelClosedError:
-            raise
-        except Exception as error:  # as above
-            channel.send(Broken(reason=_told(error), transport=False))
-            return 1
-        finally:
-            coast.close()
-    except ChannelClosedError:
-        return 1  # nobody is left to tell
-    return 0
+    return work(
+        NEWS,
+        ORDERS,
+        CoastPlan,
+        lambda plan, channel: CoastProcess(plan, channel, Registry.installed()),
+        place=lambda plan: plan.site,
+        priority=_PRIORITY,
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from emulation.driver import Driver
 from emulation.flows import Flow
 from emulation.ledger import Tally
 from emulation.realtime import RealClock
+from emulation.service_link import ServiceLink
 from transports.base import Sample
 from transports.events import Buffer
 from wan.topology import Topology
@@ -39,7 +40,8 @@ class EndContext:
     """What an end is made from.
 
     role: "client", which sends, or "server". ends: of the flow's paths, in their order. port: at both ends, which other
-    flows may use on other addresses. token: eight octets that strangers do not know. seed: of the run.
+    flows may use on other addresses. token: eight octets that strangers do not know. seed: of the run. services: the
+    way to the transport's services, where it has any; clients use it.
     """
 
     flow: Flow
@@ -53,6 +55,7 @@ class EndContext:
     driver: Driver
     clock: RealClock
     listener: Listener
+    services: ServiceLink | None = None
 
     @property
     def site(self) -> str:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from emulation import netem
@@ -223,3 +224,7 @@ class _Ground:
 
     def record(self, pid: int) -> None:
         self._coasts.record(pid)
+
+    @property
+    def directory(self) -> Path:
+        return self._coasts.directory.path

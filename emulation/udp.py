@@ -80,6 +80,8 @@ class UdpEnd(FlowEnd):
             send = self._send_marked if context.marks_bursts else self._send
             routes[view.path_id] = partial(send, sock, added_bytes)
             context.clock.on_readable(sock.fileno(), partial(self._receive, sock, view.path_id, view.mtu_bytes))
+        if context.services is not None and context.role == "client":
+            routes |= context.services.join(flow.name, self._port.receive)
         self._port.routes = routes
 
     # -- datagrams ----------------------------------------------------------------------------------------------------
