@@ -44,7 +44,8 @@ class Coded(PointwiseModel):
         ends_s = rtt_s / 2 + (count - missing) * packet_s
         lost = losses(count, float(crossing.loss))
         tail = float(crossing.tail_loss)  # one symbol more that does not come
-        shares: Array = (1 - tail) * np.append(lost, 0.0) + tail * np.append(0.0, lost)
+        shares = np.append((1 - tail) * lost, 0.0).astype(np.float64)
+        shares[1:] += tail * lost
         shares /= shares.sum()
         repair = self.repair(count, float(crossing.loss))
         times_s = ends_s + packet_s * np.arange(len(shares))

@@ -7,7 +7,7 @@ many k are sampled and G_k is taken to be normal between them, as a sum over man
 """
 
 from dataclasses import dataclass
-from math import ceil, lgamma, log, sqrt
+from math import ceil, expm1, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -20,6 +20,7 @@ MOST_EXACT = 24.0  # expected losses up to which every k is sampled
 SUPPORTS = 13  # numbers of losses that are sampled beyond
 NODES = 41  # of the normal distribution between them
 LEAST_WEIGHT = 1e-13  # numbers of losses less likely than that are left out
+SPARE = 8
 WARM_UP = 12  # messages before the one that counts, of a connection that is settled
 
 
@@ -83,7 +84,11 @@ class Tcp(PointwiseModel):
         """Return the distribution at one point."""
         found = self._without_tail_loss(crossing)
         probed_s = PROBE * float(crossing.rtt_s) + self.rules.ack_delay_s
-        return found.or_later(float(crossing.tail_loss), probed_s)
+        found = found.or_later(float(crossing.tail_loss), probed_s)
+        # a repair at the very end that is lost too: rarer than the sample shows
+        packets, loss = float(crossing.packets(self.header_bytes)), float(crossing.loss)
+        last = min(packets, sqrt(32 * packets / 7))  # the window that a settled connection ends with
+        return found.or_later(loss * -expm1(last * log1p(-loss)), float(crossing.rtt_s) + self.rules.min_rto_s)
 
     def _without_tail_loss(self, crossing: Crossing) -> Distribution:
         rng = np.random.default_rng(self.seed)
@@ -91,7 +96,8 @@ class Tcp(PointwiseModel):
         if loss == 0:
             return Distribution(self.start(crossing, 1, rng).send(no_losses), np.array([0.0]))
         begun = self.start(crossing, self.samples, rng)
-        length = begun.path.packets / (1 - loss)
+        # more than are ever sent, repairs included: places that are not reached change nothing
+        length = ceil(begun.path.packets / (1 - loss) + SPARE * (1 + sqrt(begun.path.packets * loss)))
         mean = length * loss
         counts, weights = _poisson(mean)
         if mean <= MOST_EXACT:
@@ -107,9 +113,17 @@ class Tcp(PointwiseModel):
             shares = np.repeat(weights / NODES, NODES)
         return from_atoms(times, shares)
 
-    def _sample(self, begun: TcpFlows, count: int, length: float, rng: np.random.Generator) -> Array:
+    def _sample(self, begun: TcpFlows, count: int, length: int, rng: np.random.Generator) -> Array:
         """Return completions with exactly `count` losses among the first `length` packets sent."""
-        places = np.sort((rng.random((self.samples, count)) * length).astype(np.int64), axis=1)
+        # the first place, which matters most, is spread evenly over its distribution, 1 - (1 - x)^count, and the others
+        # lie anywhere behind it; so a single loss, the last packet's too, is not left to chance
+        uniform = rng.random((self.samples, count))
+        if count:
+            even = (np.arange(self.samples) + uniform[:, 0]) / self.samples
+            first = -np.expm1(np.log1p(-even) / count)
+            uniform[:, 0] = 0.0
+            uniform = first[:, None] + (1 - first[:, None]) * uniform
+        places = np.sort((uniform * length).astype(np.int64), axis=1)
         steps = np.diff(places, axis=1, prepend=-1) - 1.0
         steps = np.maximum(np.concatenate((steps, np.full((self.samples, 1), 1e18)), axis=1), 0.0)
         taken = np.zeros(self.samples, np.int64)
