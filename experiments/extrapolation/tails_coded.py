@@ -48,7 +48,7 @@ class Coded(PointwiseModel):
         shares[1:] += tail * lost
         shares /= shares.sum()
         repair = self.repair(count, float(crossing.loss))
-        times_s = ends_s + packet_s * np.arange(len(shares))
+        times_s = ends_s + packet_s * np.arange(len(shares), dtype=np.float64)
         times_s[repair + 1 :] += rtt_s
         return from_atoms(times_s, shares)
 
