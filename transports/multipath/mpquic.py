@@ -217,7 +217,8 @@ class MpQuicEndpoint(Endpoint):
         ):
             return INFINITY
         margin_s = link.peer_ack_delay_s + max(4 * link.rtt.rttvar_s, srtt_s / 8, LEAST_MARGIN_S)
-        return max(oldest_s + srtt_s, link.last_heard_s) + margin_s
+        expected_s = max(srtt_s, link.latest_rtt_s)  # while a queue fills, the mean lags behind
+        return max(oldest_s + expected_s, link.last_heard_s) + margin_s
 
     # -- scheduling ---------------------------------------------------------------------------------------------------
 

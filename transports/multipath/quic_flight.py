@@ -74,7 +74,7 @@ class Flight:
         self._lost: deque[tuple[float, Sent]] = deque()  # when it was taken for lost, and what
         self._acked = RangeSet()
         self._largest_acked = -1
-        self._latest_rtt_s = 0.0
+        self.latest_rtt_s = 0.0
         self._loss_at = INFINITY
         self._backoffs = 0
         self._reordering_seen = False
@@ -205,7 +205,7 @@ class Flight:
         delay_s = min(delay_s, self.peer_ack_delay_s)
         if rtt_s - delay_s >= self.rtt.min_rtt_s:  # RFC 9002 §5.3
             rtt_s -= delay_s
-        self._latest_rtt_s = rtt_s
+        self.latest_rtt_s = rtt_s
         self.rtt.sample(rtt_s, now)
         return rtt_s
 
@@ -215,7 +215,7 @@ class Flight:
         """Return how much later than a round trip an acknowledgement may be."""
         srtt_s = self.rtt.srtt_s or INITIAL_RTT_S
         if not self._reordering_seen:
-            return max(self._latest_rtt_s, srtt_s) / 8  # RFC 9002 §6.1.2: 9/8 of a round trip
+            return max(self.latest_rtt_s, srtt_s) / 8  # RFC 9002 §6.1.2: 9/8 of a round trip
         return min(self._tolerance * self.rtt.min_rtt_s / 4, srtt_s)  # RFC 8985 §6.2 step 4
 
     def _detect(self, now: float) -> int:
@@ -225,7 +225,7 @@ class Flight:
         packet = self.oldest()
         if packet is None or packet.number > largest:
             return 0
-        patience_s = max(self._latest_rtt_s, self.rtt.srtt_s or INITIAL_RTT_S) + self._window_s()
+        patience_s = max(self.latest_rtt_s, self.rtt.srtt_s or INITIAL_RTT_S) + self._window_s()
         certain = -1 if self._reordering_seen else largest - PACKET_THRESHOLD
         lost: list[Sent] = []
         while packet is not None and packet.number < largest:

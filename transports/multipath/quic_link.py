@@ -138,6 +138,11 @@ class QuicLink(PathConnection):
         return self._connection.last_heard_s if self._connection is not None else -INFINITY
 
     @property
+    def latest_rtt_s(self) -> float:
+        """The latest round-trip sample after the handshake; 0 before the first."""
+        return self._connection.flight.latest_rtt_s if self._connection is not None else 0.0
+
+    @property
     def peer_ack_delay_s(self) -> float:
         """How long the peer may hold an acknowledgement back, as it has said."""
         return self._connection.flight.peer_ack_delay_s if self._connection is not None else 0.025
