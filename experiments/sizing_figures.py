@@ -174,8 +174,9 @@ def _stages(question: Question, models: Sequence[TailModel], named: Mapping[str,
         text = f" {start:.0f} ms"
         inside = start > 0.97 * reach
         place = (reach if inside else start, row)
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5} if inside else None
-        axes.annotate(text, place, ha="right" if inside else "left", va="center", fontsize=9, bbox=box)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        align = "right" if inside else "left"
+        axes.annotate(text, place, ha=align, va="center", fontsize=9, bbox=box, zorder=3)
     axes.axvline(1e3 * cover_s(deployment, plain), color=_COVER, linestyle="--", linewidth=1.2)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
