@@ -28,6 +28,7 @@ from transports.multipath.redundancy import Demand, Redundancy, choose_redundanc
 ANNOUNCEMENTS = 8  # in DATAGRAM frames on each path that carries that many symbols or more
 GRAIN_BYTES = 16  # symbols are a multiple of it, which the codes like
 TAIL_SHARE = 0.02  # of a block, at most, for repair that covers what a path's tail may lose
+TRIFLE = 128  # part of a round trip by which a path must be sooner to take over what another has been given
 LEAST_REPAIR = 4  # symbols that even the shortest message may have
 
 
@@ -75,6 +76,7 @@ class FecSender:
         self._max_blocks = (self._symbol_bytes - announcement_bytes(0)) // 4
         self._after_idle = after_idle
         self._last_serial = 0
+        self._plans_mixed = False  # paths have taken from one another's plans since all of them were empty
         self._metering = True
 
     @property
@@ -96,6 +98,7 @@ class FecSender:
         for lane in used:
             lane.link.begin_burst(now, length_bytes // len(used), after_idle=self._after_idle)
         views = [lane.view(now, symbol_bytes) for lane in used]
+        self._plans_mixed = self._plans_mixed and any(lane.plan for lane in self.lanes)
         redundancy, r = self._choose(used, [view.rate_bps for view in views], max(1, length_bytes), symbol_bytes)
         message = OutgoingMessage(
             data, number=number, message_id=message_id, symbol_bytes=symbol_bytes, redundancy=redundancy, r=r
@@ -169,11 +172,18 @@ class FecSender:
             block.in_flight += 1
             lane.positions[tag] = lane.sent
             lane.sent += 1
-            burst_left = len(lane.plan) if planned else None
+            burst_left = self._burst_left(lane) if planned else None
             return Symbol(message.symbol(block_at, index), tag, index >= block.k, burst_left)
 
+    def _burst_left(self, lane: SendingLane) -> int:
+        """Return how many first transmissions are to follow on a path: its plan, or once plans have mixed its part."""
+        if not self._plans_mixed:
+            return len(lane.plan)
+        usable = [other for other in self.lanes if other.usable]
+        return sum(len(other.plan) for other in usable) // max(1, len(usable))
+
     def _take_over(self, lane: SendingLane, leave_s: float) -> bool:
-        """Take the last symbol of the path that would land last, if this one lands it sooner."""
+        """Take the last symbol of the path that would land last, if this one lands it sooner by more than a trifle."""
         busiest, latest_s = None, 0.0
         for other in self.lanes:
             if len(other.plan) > 1 and other is not lane:
@@ -184,8 +194,10 @@ class FecSender:
         if busiest is None:
             return False
         mine = lane.view(leave_s, self._symbol_bytes)
-        if leave_s + 8.0 * self._symbol_bytes / mine.rate_bps + mine.delay_s >= latest_s:
+        symbol_s = 8.0 * self._symbol_bytes / mine.rate_bps
+        if leave_s + mine.delay_s + max(4 * symbol_s, lane.rtt_s / TRIFLE) >= latest_s:
             return False
+        self._plans_mixed = True
         lane.plan.append(busiest.plan.pop())
         return True
 
