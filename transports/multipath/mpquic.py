@@ -163,6 +163,7 @@ class MpQuicEndpoint(Endpoint):
             if message is not None:
                 self._events.append(MessageReceived(message_id=message[0], data=message[1]))
         if self._assembler.failure:
+            link.refuse(self._assembler.failure)
             self._fail(self._assembler.failure)
         since = self._silent_since[place]
         if since is not None and link.last_heard_s >= since:

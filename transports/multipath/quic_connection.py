@@ -108,10 +108,11 @@ class BulkConnection(FrameReader):
         self._ack_of_ack = _AckOfAck(received)
         self._control: OutgoingControl | None = None
         self._recovery = self._loss = Recovery(
-            configuration=configuration, flight=flight, send_probe=self._send_probe, on_loss=self._look_again
+            configuration=configuration, flight=flight, send_probe=self._send_probe, on_loss=self.look_again
         )
 
-    def _look_again(self) -> None:
+    def look_again(self) -> None:
+        """Ask aioquic what it has to send."""
         self._rare = True
 
     def _set_state(self, state: QuicConnectionState) -> None:
@@ -244,6 +245,7 @@ class BulkConnection(FrameReader):
         if self._network_paths or not self._is_client:
             if self._spaces:
                 self._space.now = now
+                self.flight.next_number = self._packet_number
             super().receive_datagram(data, PEER, now)
         self._rare = True
         if self._spaces and self._space.ack_at is not None:

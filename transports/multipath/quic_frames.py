@@ -2,7 +2,7 @@
 
 from aioquic.quic.connection import QuicConnectionError, QuicReceiveContext
 from aioquic.quic.events import DatagramFrameReceived
-from aioquic.quic.packet import QuicErrorCode
+from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 from aioquic.quic.stream import FinalSizeError, QuicStream, StreamFinishedError
 from aioquic.tls import Epoch
 
@@ -50,7 +50,7 @@ class FrameReader(SeededConnection):
                     eliciting = True
                 else:
                     at = size - len(payload[at:].lstrip(b"\0"))
-        except (FrameError, FinalSizeError, ValueError) as error:
+        except (FrameError, FinalSizeError) as error:
             final = isinstance(error, FinalSizeError)
             code = QuicErrorCode.FINAL_SIZE_ERROR if final else QuicErrorCode.FRAME_ENCODING_ERROR
             raise QuicConnectionError(code, kind, str(error)) from error
@@ -73,7 +73,10 @@ class FrameReader(SeededConnection):
         flight = self.flight
         flight.next_number = self._packet_number
         self._loss.peer_completed_address_validation = True
-        flight.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
+        try:
+            flight.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
+        except ValueError as error:
+            raise QuicConnectionError(QuicErrorCode.PROTOCOL_VIOLATION, QuicFrameType.ACK, str(error)) from error
         if self.sending.finished():
             self._rare = True  # aioquic forgets the streams, and may grant the peer new ones
 

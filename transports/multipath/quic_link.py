@@ -6,7 +6,7 @@ from aioquic._buffer import Buffer as AioquicBuffer
 from aioquic._crypto import CryptoError
 from aioquic.quic.crypto import CryptoPair
 from aioquic.quic.events import ConnectionTerminated, DatagramFrameReceived, StreamDataReceived
-from aioquic.quic.packet import QuicPacketType, QuicProtocolVersion, pull_quic_header
+from aioquic.quic.packet import QuicErrorCode, QuicPacketType, QuicProtocolVersion, pull_quic_header
 
 from transports.base import Counters, Datagram, PathView, Rng
 from transports.congestion.base import CongestionControl
@@ -297,12 +297,20 @@ class QuicLink(PathConnection):
             elif isinstance(event, ConnectionTerminated):
                 self.failure = f"the connection ended: {event.reason_phrase or hex(event.error_code)}"
         if connection.sending.stopped:
-            self.failure = "the far end refused a stream"
+            self.refuse("the far end refused a stream")
+
+    def refuse(self, reason: str) -> None:
+        """End the connection: what the far end has sent, or wants, makes no sense. It is told so."""
+        if not self.failure:
+            self.failure = reason
+            if self._connection is not None:
+                self._connection.close(error_code=QuicErrorCode.APPLICATION_ERROR, reason_phrase=reason)
+                self._connection.look_again()
 
     def _take_message(self, event: StreamDataReceived, connection: BulkConnection) -> None:
         data = memoryview(event.data)
         if len(data) < IDENTIFIER_BYTES:
-            self.failure = f"the far end sent a message of {len(data)} octets, less than its identifier"
+            self.refuse(f"the far end sent a message of {len(data)} octets, less than its identifier")
             return
         self._messages.append((int.from_bytes(data[:IDENTIFIER_BYTES], "big"), data[IDENTIFIER_BYTES:]))
         if not event.stream_id & 2:  # it could be answered on the same stream: nothing will be

@@ -6,6 +6,8 @@ Initial and Handshake packets stay in aioquic's hands. 1-RTT packets are passed 
 from collections.abc import Callable
 
 from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnectionError
+from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 from aioquic.quic.packet_builder import QuicDeliveryState, QuicSentPacket
 from aioquic.quic.rangeset import RangeSet as AioquicRangeSet
 from aioquic.quic.recovery import QuicPacketNumberWindow, QuicPacketPacer, QuicPacketRecovery, QuicPacketSpace
@@ -99,11 +101,14 @@ class Recovery(QuicPacketRecovery):
     def on_ack_received(
         self, *, ack_rangeset: AioquicRangeSet, ack_delay: float, now: float, space: QuicPacketSpace
     ) -> None:
-        """Take an ACK frame that aioquic has parsed. Raises ValueError as `Flight.on_ack` does."""
+        """Take an ACK frame that aioquic has parsed. Raises QuicConnectionError for what was never sent."""
         if not space.is_application_data:
             super().on_ack_received(ack_rangeset=ack_rangeset, ack_delay=ack_delay, now=now, space=space)
-        else:
+            return
+        try:
             self._flight.on_ack([(r.start, r.stop) for r in reversed(ack_rangeset)], ack_delay, now)
+        except ValueError as error:
+            raise QuicConnectionError(QuicErrorCode.PROTOCOL_VIOLATION, QuicFrameType.ACK, str(error)) from error
 
 
 class _Numbers:

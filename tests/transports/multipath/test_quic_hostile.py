@@ -75,3 +75,43 @@ def test_hostile_datagrams_are_dropped_and_counted(transport: str, connect: bool
 @pytest.mark.parametrize("transport", ["quic", "mpquic"])
 def test_a_million_hostile_datagrams_are_dropped_and_counted(transport: str, connect: bool) -> None:
     bombard(transport, 250_000, connect=connect)
+
+
+BROKEN = {
+    "acknowledges what was never sent": "02 8fffffff 00 00 00",
+    "acknowledges numbers below zero": "02 05 00 00 06",
+    "an ACK cut short": "02 05",
+    "a frame that does not exist": "21",
+    "a DATAGRAM cut short": "31 20 00",
+    "a STREAM cut short": "0e 02 00 20 00",
+    "a stream that only we may open": "0c 03 00 00",
+    "a stream too far": "0c 8fffffff 00 00",
+    "more than flow control permits": "0c 06 d000000000000000 00",
+    "two ends of one stream": "0f 06 10 01 00 0f 06 20 01 00",
+    "a message shorter than an identifier": "0f 06 00 03 616263",
+    "a connection identifier of no octets": "18 01 00 00",
+    "a reset of what we may not send on": "04 03 00 00",
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("other_phase", [False, True])
+def test_a_far_end_with_keys_that_breaks_the_rules_is_told_so_and_fails(what: str, other_phase: bool) -> None:
+    pair = QuicPair()
+    pair.carry(MESSAGE)
+    connection = pair.client._link._connection  # type: ignore[attr-defined]
+    if other_phase:
+        connection.request_key_update()  # so that aioquic, not we, reads the packet
+    pair.deliver("server", connection._seal(bytes.fromhex(BROKEN[what]))[1])
+    pair.run_until(lambda: "server" in pair.failed and "client" in pair.failed)
+    assert pair.server.counters().rejected == 0
+
+
+@pytest.mark.parametrize("symbol", ["", "00" * 11, "0100000005" + "00" * 22 + "616263"])
+def test_a_symbol_that_makes_no_sense_ends_the_bundle(symbol: str) -> None:
+    pair = QuicPair("mpquic", paths=2)
+    pair.carry(MESSAGE)
+    connection = pair.client._links[1]._connection  # type: ignore[attr-defined]
+    pair.deliver("server", connection._seal(bytes.fromhex("30" + symbol))[1], path_id=1)
+    pair.run_until(lambda: "server" in pair.failed)
+    assert pair.failed["server"].startswith("the far end sent")
