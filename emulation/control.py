@@ -2,7 +2,8 @@
 
 The sockets between them take no time, so whoever receives waits: a datagram arrives when the propagation delay has
 passed since it was sent, by the clock that both share. What comes much later than that, because a process was stopped
-or gone, is lost: nobody may act on words from the past.
+or gone, is lost: nobody may act on words from the past. A service that counts on how long its words take (the grace
+of b4's controller) counts with that much more than the delay.
 """
 
 import struct

@@ -170,7 +170,7 @@ class Coordinator:
         with ExitStack() as stack:
             ears = _Ears(self._coasts.values(), self._services, depends_on, stack)
             while not self._failure and not all(job.done for job in self._jobs):
-                now = self._now()
+                now = self.now
                 for conduct in self._conducts:
                     if conduct.due_s <= now:
                         conduct.on_time(now)
@@ -185,7 +185,9 @@ class Coordinator:
                     self._take(coast.site, coast.hear())
             return self._conclude(ears)
 
-    def _now(self) -> float:
+    @property
+    def now(self) -> float:
+        """The run's time."""
         return time.monotonic() - self._epoch_s
 
     def _until_due(self, now: float) -> float:
@@ -212,9 +214,9 @@ class Coordinator:
                 self._handshakes.setdefault(flow, at_s)
                 if self._all_connected and not again:
                     for conduct in self._conducts:
-                        conduct.start(self._now())
+                        conduct.start(self.now)
             case Prepared() | Complete() | Verified() | Closed():
-                self._job(news.job).take(site, news, self._now())
+                self._job(news.job).take(site, news, self.now)
             case BackgroundArrived(name=name):
                 next(part for part in self._background if part.spec.name == name).take(news)
             case Broken(reason=reason, transport=True):
@@ -228,7 +230,7 @@ class Coordinator:
         """Take what was under way when the run ended, and what closing brings."""
         match news:
             case Prepared() | Complete() | Verified() | Closed():
-                self._job(news.job).take(site, news, self._now())
+                self._job(news.job).take(site, news, self.now)
             case Broken(reason=reason, transport=False):
                 raise RunFailedError(f"the process of {site} broke: {reason}")
             case Connected() | BackgroundArrived() | Broken():
@@ -245,9 +247,9 @@ class Coordinator:
         """Close what is open, on all coasts before any of them ends; then collect the rest."""
         self._failure = self._first_failure()
         for job in self._jobs:
-            job.end(self._now())
+            job.end(self.now)
         while not all(job.done for job in self._jobs):
-            now = self._now()
+            now = self.now
             for job in self._jobs:
                 if job.due_s <= now:
                     job.on_time(now)

@@ -50,6 +50,7 @@ class _Host:
         self.plan = plan
         self.name = f"the services of {plan.address.transport}"
         self.restarts = 0
+        self.runs = False  # it knows when zero is
         self.handle = self._start()
 
     def _start(self) -> WorkerHandle[ServiceOrder, ServiceNews]:
@@ -79,9 +80,15 @@ class _Host:
             case other:
                 raise RunFailedError(f"{self.name} said {type(other).__name__}, out of turn")
 
+    def connect(self, epoch_s: float) -> None:
+        """Zero is at `epoch_s`."""
+        self.handle.tell(Connect(epoch_s=epoch_s))
+        self.runs = True
+
     def start_again(self) -> None:
         """Let another process take the place of one that has died; it says when it is ready."""
         self.handle.close()
+        self.runs = False
         self.restarts += 1
         self.plan = replace(self.plan, generation=self.restarts)
         self.handle = self._start()
@@ -152,7 +159,7 @@ class ServiceHosts:
         """Zero is at `epoch_s`, on CLOCK_MONOTONIC."""
         self._epoch_s = epoch_s
         for host in self._hosts:
-            host.handle.tell(Connect(epoch_s=epoch_s))
+            host.connect(epoch_s)
 
     def hear(self, host: "_Host", now: float) -> None:
         """Take what a service tells; one that has died is replaced. Raises RunFailedError when that is of no use."""
@@ -166,7 +173,7 @@ class ServiceHosts:
     def _take(self, host: "_Host", news: ServiceNews) -> None:
         match news:
             case Ready() if self._epoch_s is not None:  # it has taken another's place
-                host.handle.tell(Connect(epoch_s=self._epoch_s))
+                host.connect(self._epoch_s)
             case Noticed(notice=notice):
                 self._notices.append(notice)
             case Broken(reason=reason, transport=True):
@@ -195,11 +202,12 @@ class ServiceHosts:
         )
 
     def finish(self) -> tuple[NoticeRecord, ...]:
-        """End all in good order; return what they have told. Raises RunFailedError."""
+        """End all in good order; return what they have told. One that was still to take another's place never does."""
         for host in self._hosts:
-            host.handle.tell(Finish())
-            while not isinstance(news := host.handle.hear(), Finished):
-                self._take(host, news)
+            if host.runs:
+                host.handle.tell(Finish())
+                while not isinstance(news := host.handle.hear(), Finished):
+                    self._take(host, news)
         return tuple(self._notices)
 
     def close(self) -> None:
