@@ -97,6 +97,8 @@ def work(
             worker.close()
     except ChannelClosedError:
         return 1  # nobody is left to tell
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself, and nothing may come between
     return 0
 
 
@@ -107,4 +109,5 @@ def _told(error: Exception) -> str:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: what follows is the end
     raise SystemExit(128 + number)
