@@ -57,6 +57,7 @@ def test_a_transport_keeps_its_promises_under_other_seeds(name: str, seed: int) 
         ("rdma-gbn", 1, 437),  # every other packet lost: all of the stream again for each that got through
         ("rdma-gbn", 3, 314),
         ("rdma-gbn", 6, 356),
+        ("mpquic", 0, 852),  # each of two idle paths deferred to the other, which it took for the sooner
     ],
 )
 def test_a_schedule_that_once_broke_a_transport_no_longer_does(name: str, seed: int, schedule: int) -> None:

@@ -17,6 +17,7 @@ from transports.multipath.quic_path import Symbol
 
 INFINITY = float("inf")
 PATIENCE_FOR_PATHS_S = 1.0  # how long a connected path waits for others to connect
+DOUBT_S = 0.002  # until silence is judged again, at first
 LEAST_MARGIN_S = 0.002  # by how much, at least, an acknowledgement has to be late before a path counts as silent
 
 
@@ -49,6 +50,7 @@ class MpQuicEndpoint(Endpoint):
         self._timers = [INFINITY] * len(self._links)
         self._touched: set[int] = set()  # paths on which something has happened since they were last asked
         self._news = True  # all are to be asked
+        self._doubt_until_s = [-INFINITY] * len(self._links)  # no verdict on a path's silence before
         self._silent_since: list[float | None] = [None] * len(self._links)
         self._outbox = Outbox()
         self._assembler = Assembler()
@@ -118,9 +120,12 @@ class MpQuicEndpoint(Endpoint):
             if timer is not None and timer <= now:
                 link.handle_timer(now)
             if self._silence_at(place) <= now:
-                self._silent_since[place] = now
-                self._news = True
-                link.declare_lost(now)
+                if self._others_answer(place, now):
+                    self._silent_since[place] = now
+                    self._news = True
+                    link.declare_lost(now)
+                else:
+                    self._doubt_until_s[place] = now + max(DOUBT_S, (now - self._expected_s(place)) / 8)
             self._after(place, now)
             self._timers[place] = self._timer_of(place)
         self._see_whether_connected(now)
@@ -217,9 +222,32 @@ class MpQuicEndpoint(Endpoint):
             if index != place
         ):
             return INFINITY
-        margin_s = link.peer_ack_delay_s + max(4 * link.rtt.rttvar_s, srtt_s / 8, LEAST_MARGIN_S)
-        expected_s = max(srtt_s, link.latest_rtt_s)  # while a queue fills, the mean lags behind
-        return max(oldest_s + expected_s, link.last_heard_s) + margin_s
+        return max(self._expected_s(place) + self._margin_s(place), self._doubt_until_s[place])
+
+    def _expected_s(self, place: int) -> float:
+        """Return when something is to be heard of a path: of its oldest packet, or of the one after the last heard."""
+        link = self._links[place]
+        # while a queue fills, the mean lags behind the latest
+        rtt_s = max(link.rtt.srtt_s or 0.0, link.latest_rtt_s)
+        return max((link.oldest_in_flight_s or 0.0) + rtt_s, link.last_heard_s)
+
+    def _margin_s(self, place: int) -> float:
+        link = self._links[place]
+        return link.peer_ack_delay_s + max(4 * link.rtt.rttvar_s, (link.rtt.srtt_s or 0.0) / 8, LEAST_MARGIN_S)
+
+    def _others_answer(self, place: int, now: float) -> bool:
+        """Tell whether another path has been heard although this one should have been, and not as late itself.
+
+        When all are late, bursts that meet each other on their way are the likelier cause.
+        """
+        expected_s = self._expected_s(place)
+        for index, other in enumerate(self._links):
+            if index == place or not other.ready or other.last_heard_s < expected_s:
+                continue
+            lateness_s = max(other.latest_rtt_s - (other.rtt.srtt_s or 0.0), 0.0)
+            if now >= expected_s + self._margin_s(place) + lateness_s:
+                return True
+        return False
 
     # -- scheduling ---------------------------------------------------------------------------------------------------
 
@@ -253,13 +281,16 @@ class MpQuicEndpoint(Endpoint):
         """Tell whether the other paths deliver all that waits before a symbol on this one would arrive.
 
         Earliest completion first (Lim et al., "ECF: an MPTCP path scheduler to manage heterogeneous paths", CoNEXT
-        2017), with pace in the place of round trips per window.
+        2017), with pace in the place of round trips per window. One of the others must have something in flight: its
+        acknowledgement will have that path asked, so that what waits is not left to paths that each defer to another.
         """
         rate_bps = rate_times_delay = 0.0
+        flying = False
         for other, other_bps in enumerate(self._rates_bps):
-            if other != place:
+            if other != place and other_bps:
                 rate_bps += other_bps
                 rate_times_delay += other_bps * self._delays_s[other]
-        if not rate_bps:
+                flying = flying or self._links[other].in_flight_bytes > 0
+        if not flying:
             return False
         return (8 * self._outbox.waiting_bytes + rate_times_delay) / rate_bps < self._delays_s[place]

@@ -183,3 +183,16 @@ def test_parameters_are_checked_and_named() -> None:
         spec.make_parameters({"initial_window": 0})
     with pytest.raises(ValueError, match="congestion: 'vegas' is not one of cubic, reno, adaptive"):
         spec.make_parameters({"congestion": "vegas"})
+
+
+@pytest.mark.parametrize("congestion", ["cubic", "reno"])
+def test_slow_start_doubles_however_few_acknowledgements_tell_of_it(congestion: str) -> None:
+    pair = QuicPair(congestion=congestion)
+    begun_s = pair.now
+    pair.carry(MESSAGE)
+    rounds = [0] * 8
+    for departure in pair.departures:
+        if _data(departure):
+            rounds[int((departure.at_s - begun_s) / (RTT_S + ACK_DELAY_S))] += 1
+    assert rounds[0] == 10  # RFC 9002 §7.2
+    assert [count / before for before, count in pairwise(rounds[:4])] == pytest.approx([2.0] * 3, rel=0.15)  # §7.3.1
