@@ -39,7 +39,7 @@ def tabulate(model: QuantileModel, question: Question) -> Table:
         model,
         fleet.part(model, question.crossing(1e10)),
         float(log_share(model, fleet, question.share, question.dependence)),
-        rates_bps=np.geomspace(*RATES_BPS, rates) / fleet.planes,
+        rates_bps=np.geomspace(*RATES_BPS, rates) / (1 if model.spreads else fleet.planes),
         rtts_s=np.geomspace(*RTTS_S, rtts),
         losses=np.geomspace(*LOSSES, losses),
     )

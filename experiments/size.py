@@ -28,6 +28,7 @@ from wan.units import format_rate, format_time, parse_probability
 
 DEFAULT_LOSS = 1e-4
 DEFAULT_SHARE = 0.99
+MOST_LOSS = 0.1  # more than a path that anybody would train over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,12 +320,19 @@ def _probability(option: str, text: str) -> float:
     return value
 
 
+def _loss(text: str) -> float:
+    loss = _probability("--loss", text)
+    if loss > MOST_LOSS:
+        raise ScenarioError(f"--loss: {shown(text)} is more than {MOST_LOSS:g}, up to which the tail models hold")
+    return loss
+
+
 def _size(arguments: argparse.Namespace) -> int:
     deployment, assumptions = read_case(arguments.deployment, arguments.set)
     if arguments.source is not None and arguments.loss is not None:
         raise ScenarioError("--loss: cannot stand beside --from, which has the loss of its own runs")
     path = WanPath(
-        loss=_probability("--loss", arguments.loss or str(DEFAULT_LOSS)),
+        loss=_loss(arguments.loss or str(DEFAULT_LOSS)),
         tail_loss=_probability("--tail-loss", arguments.tail_loss),
     )
     target = None if arguments.target is None else _probability("--target", arguments.target)

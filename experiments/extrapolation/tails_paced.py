@@ -14,13 +14,15 @@ loss, have a delay of their own.
 """
 
 from dataclasses import dataclass
+from math import ceil, log
 
 import numpy as np
 
 from experiments.extrapolation.tails import Array, ArrayLike, Crossing, PiecewiseModel
 
 CLASSES = 4  # packets behind which less than one, two, three R of the message come, and all the others
-ROUNDS = 7  # repairs of one packet that are told apart
+LEAST_ROUNDS, MOST_ROUNDS = 4, 60  # repairs of one packet that are told apart
+LEAST_LOG = -30.0  # of the probability that a packet needs still more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +103,15 @@ class SelectiveRepeat(PiecewiseModel):
         units = self.units(crossing)
         count, loss = units.count, units.loss
         repair_s = self.repair.of(units.rtt_s, units.unit_s) * np.ones_like(count)
+        rounds = _rounds(float(np.max(loss)))
         body = np.clip(count - self.tail_packets, 0.0, None)
         per_round = repair_s / units.unit_s  # packets that fit into one repair delay
         whole = np.floor(np.minimum(body / per_round, CLASSES - 1))
         bend_s = repair_s * (1.0 - np.minimum(body / per_round - whole, 1.0))
         short_s = units.short_s[..., None]  # all but the last unit have so much less behind them
-        rounds_s = short_s + repair_s[..., None] * np.arange(ROUNDS)
+        rounds_s = short_s + repair_s[..., None] * np.arange(rounds)
         bends_s = np.minimum(rounds_s + bend_s[..., None], rounds_s + repair_s[..., None])
-        tails_s = self._tail_steps(units, repair_s)
+        tails_s = self._tail_steps(units, repair_s, rounds)
         late_s = np.sort(np.concatenate((rounds_s, bends_s, tails_s), axis=-1), axis=-1)
         body_log = self._body(np.maximum(late_s - short_s, 0.0), body, per_round, repair_s, loss)
         before, after = body_log.copy(), body_log
@@ -140,11 +143,11 @@ class SelectiveRepeat(PiecewiseModel):
             lost = lost * early
         return total
 
-    def _tail_steps(self, units: Units, repair_s: Array) -> Array:
+    def _tail_steps(self, units: Units, repair_s: Array, rounds: int) -> Array:
         """Return the lateness at which the first and further attempts of the last packets arrive."""
         first_s = self.tail.of(units.rtt_s, units.unit_s) * np.ones_like(units.count)
         copy_s = self.tail_packets * units.unit_s if self.tail_copies > 1 else first_s
-        later_s = first_s[..., None] + repair_s[..., None] * np.arange(ROUNDS - 1)
+        later_s = first_s[..., None] + repair_s[..., None] * np.arange(rounds - 1)
         return np.concatenate((np.zeros_like(later_s[..., :1]), copy_s[..., None], later_s), axis=-1)
 
     def _lost_in_tail(self, first: Array, loss: Array, attempts: int) -> Array:
@@ -155,6 +158,13 @@ class SelectiveRepeat(PiecewiseModel):
         for attempt in range(2, attempts):
             lost[..., attempt] = lost[..., attempt - 1] * loss**self.late_copies
         return lost
+
+
+def _rounds(loss: float) -> int:
+    """Return after how many repairs in vain of one packet there is no need to look any further."""
+    if loss <= 0:
+        return LEAST_ROUNDS
+    return min(max(ceil(LEAST_LOG / log(loss)), LEAST_ROUNDS), MOST_ROUNDS) if loss < 1 else MOST_ROUNDS
 
 
 def _add_steps(late_s: Array, steps_s: Array, values: Array, before: Array, after: Array) -> None:

@@ -34,6 +34,14 @@ def test_every_transport_with_a_model_is_sized(capsys: pytest.CaptureFixture[str
         assert row["exposed_share"] > document["target_share"]
 
 
+def test_the_worst_path_has_an_answer_too(capsys: pytest.CaptureFixture[str]) -> None:
+    paced = [name for name in MODELS if name not in ("reno", "cubic")]
+    document = answer(capsys, "--loss", "0.1", *(word for name in paced for word in ("--transport", name)))
+    for row in document["transports"]:
+        assert 0.03 < row["slowest_s"] < 1000
+        assert 0.05 < row["exposed_share"] < 1
+
+
 def test_rates_are_per_gpu_per_flow_and_across_the_country(capsys: pytest.CaptureFixture[str]) -> None:
     document = answer(capsys, *EASY, *PACED)
     rows = document["transports"]
@@ -78,6 +86,7 @@ def test_losses_come_from_measured_runs(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (["--loss", "2"], "--loss: '2' is not a probability"),
         (["--loss", "1"], "--loss: '1' is not below 1"),
+        (["--loss", "0.2"], "--loss: '0.2' is more than 0.1, up to which the tail models hold"),
         (["--target", "a lot"], "--target: 'a lot' is not a probability"),
         (["--share", "0"], "share: 0.0 is not between 0 and 1"),
         (["--transport", "udp"], "'udp' has no model of its tail"),
