@@ -280,7 +280,9 @@ class Adaptive(CongestionControl):
         self.duplicate_repair_after_s = max(0.001, self._srtt_s / 32) if rare else None
         if not (heavy or full) or sent_s < self._yielded_s:
             return
-        self._yielded_s, self._yielded_bytes = now, self.cwnd_bytes
+        again = self.mode is Mode.CRUISE and self._overflowed_lately(now)
+        self._yielded_s = now
+        self._yielded_bytes = max(self.cwnd_bytes, self._yielded_bytes) if again else self.cwnd_bytes
         if full:
             self._full_queue_s += (self._queue.now_s - self._full_queue_s) / (4 if self._full_queue_s else 1)
         self._yield_to_congestion(now, in_flight_bytes, overload=heavy and lost > OVERLOAD_SHARE * total)
@@ -291,23 +293,29 @@ class Adaptive(CongestionControl):
             if self._flight.rate_bps:
                 self._settle(0.95 * self._flight.rate_bps, now)
             return
+        again = self._overflowed_lately(now)
+        self._overflow_s = now
         if overload and delivering_bps and self.mode is not Mode.COMPETE:
             # too much by far: what arrives is what there is, unless others' overshoot has taken it for a moment
             self._settle(max(0.95 * delivering_bps, BETA * (self.learned_rate_bps or 0.0)), now)
             return
         if self.mode is Mode.CRUISE:
-            again = now - self._overflow_s < CONTESTED * regrowth_s(self.cwnd_bytes / self.mss_bytes)
             self._begin_competing(now)
             self._overflowed, self._contested = not again, again
+            if again:
+                # it grows back to the window that overflowed first, not to what is left of it
+                self._cubic.cwnd_bytes = max(self._cubic.cwnd_bytes, self._yielded_bytes)
         else:
             self._contested = not self._overflowed
-        self._overflow_s = now
         if self._overflowed and delivering_bps and self.learned_rate_bps is not None:
             # a full queue is drained at what there is, as above
             self.learned_rate_bps = min(self.learned_rate_bps, max(delivering_bps, BETA * self.learned_rate_bps))
         self._cubic.on_congestion(now, in_flight_bytes)
         self._cubic.on_recovery_end(now)
         self._compete(now)
+
+    def _overflowed_lately(self, now: float) -> bool:
+        return now - self._overflow_s < CONTESTED * regrowth_s(self.cwnd_bytes / self.mss_bytes)
 
     def on_congestion(self, now: float, in_flight_bytes: int) -> None:
         """Nothing: `on_loss` has judged already, and the sender's episodes are not ours."""
