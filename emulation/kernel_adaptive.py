@@ -12,31 +12,24 @@ included, is CUBIC's to decide.
 """
 
 import socket
-import subprocess
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 
-from emulation.base import UnsupportedError
 from emulation.driver import APPLICATION
 from emulation.flow_end import EndContext
+from emulation.kernel_options import set_initial_windows, set_pacing_rate
 from emulation.kernel_tcp import KernelTcpEnd
-from emulation.namespaces import find_tool, require_tools
 from emulation.tcp_info import TcpInfo
 from transports.registry import TransportSpec
 
-_SO_MAX_PACING_RATE = 47  # asm-generic/socket.h; bytes per second
 _POLL_S = 0.002
 _ROW_S = 0.016  # of acknowledgements in a row that tell a rate
 _ROW_SEGMENTS = 16
 _GAP_SHARE = 0.25  # of a row, the longest pause in it
 _PACE = 1.05
 _WINDOW_HEADROOM = 1.25  # over the bandwidth-delay product, for the path's own jitter
-_LARGEST_INITIAL_WINDOW = 65_535
 _FIRST_WINDOW = 10  # RFC 6928
-_LEAST_MSS_BYTES = 536  # RFC 9293 §3.7.1
 _PAUSE_RTTS = 2.0  # after a burst, until its last acknowledgements are in
-_COMMAND_TIME_LIMIT_S = 5.0
 
 
 class RowRate:
@@ -86,9 +79,7 @@ class KernelAdaptiveEnd(KernelTcpEnd):
 
     def __init__(self, context: EndContext) -> None:
         super().__init__(context, congestion_control="cubic")
-        require_tools("ip")
-        self._ip = find_tool("ip") or "ip"
-        self._set_route(_FIRST_WINDOW)
+        set_initial_windows(context.ends[0], _FIRST_WINDOW)
         self._learned = Learned()
         self._rate = RowRate()
         self._burst_began: TcpInfo | None = None
@@ -100,8 +91,7 @@ class KernelAdaptiveEnd(KernelTcpEnd):
 
     def _pace(self, connection: socket.socket) -> None:
         if self._rate.rate_bps:
-            rate = min(round(_PACE * self._rate.rate_bps / 8), (1 << 32) - 2)  # 2^32 - 1 is "no limit"
-            connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
+            set_pacing_rate(connection, _PACE * self._rate.rate_bps)
 
     # -- a burst ------------------------------------------------------------------------------------------------------
 
@@ -153,31 +143,10 @@ class KernelAdaptiveEnd(KernelTcpEnd):
 
     def _reconnect(self) -> None:
         """Let a new connection, which begins with the learned window, take the place of one that a loss has shrunk."""
-        self._set_route(self._learned.window_segments)
+        set_initial_windows(self.context.ends[0], self._learned.window_segments)
         self.retire()
         self._goal_bytes = 0
         self.connect()
-
-    def _set_route(self, initial_segments: int) -> None:
-        """Set the initial windows of new connections: ours to send, and what we can receive.
-
-        Raises UnsupportedError where it may not be done.
-        """
-        (end,) = self.context.ends
-        largest_buffer = int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text(encoding="ascii").split()[2])
-        windows = {"initcwnd": initial_segments, "initrwnd": largest_buffer // _LEAST_MSS_BYTES}
-        words = [word for name, size in windows.items() for word in (name, str(min(size, _LARGEST_INITIAL_WINDOW)))]
-        route = [f"{end.peer_address}/32", "dev", end.device, "src", end.address, "table", end.table]
-        done = subprocess.run(
-            [self._ip, "route", "change", *route, *words],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND_TIME_LIMIT_S,
-        )
-        if done.returncode:
-            raise UnsupportedError(f"the route's initial window cannot be changed: {' '.join(done.stderr.split())}")
 
 
 def adaptive_end(context: EndContext) -> KernelAdaptiveEnd:

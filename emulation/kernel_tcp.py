@@ -30,8 +30,8 @@ _BACKLOG = 4
 class KernelTcpEnd(FlowEnd):
     """One end of a connection that the kernel drives.
 
-    congestion_control: the kernel's name of it. protocol: of the sockets, 0 for TCP. Raises UnsupportedError where the
-    kernel does not have it.
+    congestion_control: the kernel's name of it. protocol: of the sockets, 0 for TCP. header_bytes: on the wire with
+    each segment, framing and encapsulation included. Raises UnsupportedError where the kernel does not have it.
     """
 
     def __init__(self, context: EndContext, *, congestion_control: str, protocol: int = 0) -> None:
@@ -42,7 +42,7 @@ class KernelTcpEnd(FlowEnd):
         end = context.ends[0]
         self._local = (end.address, context.port)
         self._remote = (end.peer_address, context.port)
-        self._header_bytes = TCP_HEADERS_BYTES + context.added_bytes(context.flow.paths[0])
+        self.header_bytes = TCP_HEADERS_BYTES + context.added_bytes(context.flow.paths[0])
         self._past = Tally()  # of connections that were closed
         self._strangers = 0
         self._connection: socket.socket | None = None
@@ -105,10 +105,14 @@ class KernelTcpEnd(FlowEnd):
             return
         self._sender = _Sender(self, connection)
         self._sender.offer(memoryview(_HEADER.pack(self._context.token, _GREETING, 0)), now)
-        self._context.listener.connected(self._context.flow.name, now)
+        self.connected(now)
         for part in self._waiting:
             self._sender.offer(part, now)
         self._waiting = []
+
+    def connected(self, now: float) -> None:
+        """The kernel's handshake is over."""
+        self._context.listener.connected(self._context.flow.name, now)
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
         """Hand a message to the kernel, as fast as it takes it."""
@@ -179,7 +183,7 @@ class KernelTcpEnd(FlowEnd):
         if info is None:
             return past.plus_rejected(self._strangers)
         return Tally(
-            wire_bytes=past.wire_bytes + info.bytes_sent + info.segments_sent * self._header_bytes,
+            wire_bytes=past.wire_bytes + info.bytes_sent + info.segments_sent * self.header_bytes,
             packets=past.packets + info.data_segments_sent,
             repairs=past.repairs + info.retransmissions,
             probes=past.probes,

@@ -133,9 +133,26 @@ class Endpoint(Machine):
         return Sample()
 
 
+class Pacer(Machine):
+    """What steers the pace of a native transport, whose program carries the data itself and keeps to `rate_bps`.
+
+    It speaks to services only. `Connected` says that it has a rate worth keeping to; every change of the rate after
+    that comes with an event.
+    """
+
+    @property
+    @abstractmethod
+    def rate_bps(self) -> float:
+        """How fast the program may send, bits per second on the wire, everything included."""
+
+    @abstractmethod
+    def announce(self, unsent_bytes: int, now: float) -> None:
+        """A burst begins, or grows, and has so much left to send; or it is over, with 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointContext:
-    """What an endpoint is made from. `role` is "client" (offers the handshake) or "server".
+    """What an endpoint, or a pacer, is made from. `role` is "client" (offers the handshake) or "server".
 
     `flow` names the flow, alike at both ends; `parameters` is an instance of the transport's parameter class.
     """

@@ -8,7 +8,7 @@ from math import isfinite
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from transports.base import Endpoint, EndpointContext, ServiceContext, ServicePlacement
+from transports.base import Endpoint, EndpointContext, Pacer, ServiceContext, ServicePlacement
 from wan.checks import quoted
 
 GROUP = "bicoastal.transports"
@@ -22,7 +22,8 @@ def _no_services(_context: ServiceContext) -> Sequence[ServicePlacement]:
 class TransportSpec:
     """What a transport is and how to make its parts.
 
-    kind: "sans-io" transports make endpoints; "native" ones name a `program` that a real-time backend runs.
+    kind: "sans-io" transports make endpoints; "native" ones name a `program` that a real-time backend runs, and may
+    make a pacer for it, which speaks to the transport's services.
     paths: "one" gets a message striped, one flow per path; "many" gets it whole, with all paths.
     requires: capabilities that a backend must have (`emulation.base.Capabilities.features`).
     min_mtu_bytes: the smallest largest-packet of a path that it can use (QUIC has such a minimum).
@@ -39,6 +40,7 @@ class TransportSpec:
     min_mtu_bytes: int = 0
     parameters: type[Any] | None = None
     make_endpoint: Callable[[EndpointContext], Endpoint] | None = None
+    make_pacer: Callable[[EndpointContext], Pacer] | None = None
     make_services: Callable[[ServiceContext], Sequence[ServicePlacement]] = field(default=_no_services)
     program: str | None = None
     colour: str = "#666666"

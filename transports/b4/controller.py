@@ -16,7 +16,7 @@ from math import inf
 
 from transports.b4.messages import AgentState, Grant, MalformedMessageError, Share, decode, wire_bytes
 from transports.b4.packets import DATA_OVERHEAD_BYTES
-from transports.b4.parameters import PacedParameters, job_of
+from transports.b4.parameters import ControlledParameters, job_of
 from transports.b4.plan import EdgeKey, Want, capacity_bps, edges_of, share_out
 from transports.base import Datagram, Machine, Rng, ServiceContext, ServicePlacement
 from transports.events import Event, Notice
@@ -69,7 +69,7 @@ class _Peer:
 class Controller(Machine):
     """Grants rates to the flows it was made for. rejected: messages that were malformed or not the peer's to send."""
 
-    def __init__(self, topology: Topology, flows: Sequence[str], rng: Rng, parameters: PacedParameters) -> None:
+    def __init__(self, topology: Topology, flows: Sequence[str], rng: Rng, parameters: ControlledParameters) -> None:
         self._topology = topology
         self._parameters = parameters
         self._epoch = rng.getrandbits(63) + 1  # 0 stands for no grant
@@ -373,8 +373,8 @@ def _wanted(state: AgentState) -> tuple[object, ...]:
 def make_controller(context: ServiceContext) -> Sequence[ServicePlacement]:
     """Place a controller, unless rates are fixed. Raises ValueError for a site that the topology does not have."""
     parameters = context.parameters
-    if not isinstance(parameters, PacedParameters):
-        raise TypeError("the controller is made with PacedParameters")
+    if not isinstance(parameters, ControlledParameters):
+        raise TypeError("the controller is made with ControlledParameters")
     if parameters.rate_bps is not None:
         return ()
     site = parameters.site or context.topology.sites[0].name

@@ -8,8 +8,8 @@ LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PacedParameters:
-    """What all paced senders have in common.
+class ControlledParameters:
+    """What all have in common that keep to a controller's rates.
 
     rate_bps: a fixed pace per path, bits of IP packets per second; None lets a controller decide.
     weights, deadlines: by job, such as "first=10, second=1" (1 where a job is not named) and "first=0.1" (seconds in
@@ -20,8 +20,6 @@ class PacedParameters:
     lease_s: for so long a grant holds. grace_s: for so much longer the controller counts with it; above the delay of
     the control path. patience_s: for so long a connection waits for its first grant. idle_hold_s: for so long after a
     burst a flow keeps its rates, as far as nobody else wants them.
-    ack_every, ack_delay_s: packets, and seconds, after which the far end reports at the latest.
-    give_up_s: how long nothing arrives before the endpoint fails.
     Raises ValueError naming the field.
     """
 
@@ -35,9 +33,6 @@ class PacedParameters:
     grace_s: float = 1.0
     patience_s: float = 1.0
     idle_hold_s: float = 30.0
-    ack_every: int = 16
-    ack_delay_s: float = 0.001
-    give_up_s: float = 90.0
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -52,13 +47,8 @@ class PacedParameters:
         for name in ("headroom", "safe_share"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 1")
-        for name in ("lease_s", "grace_s", "patience_s", "idle_hold_s", "give_up_s"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name}: {getattr(self, name)} is not positive and finite")
-        if not 0 <= self.ack_delay_s < 1:
-            raise ValueError(f"ack_delay_s: {self.ack_delay_s} is not at least 0 and below 1")
-        if self.ack_every < 1:
-            raise ValueError(f"ack_every: {self.ack_every} is less than 1")
+        for name in ("lease_s", "grace_s", "patience_s", "idle_hold_s"):
+            _check_positive(name, getattr(self, name))
 
     @property
     def weight_of(self) -> Mapping[str, float]:
@@ -69,6 +59,28 @@ class PacedParameters:
     def deadline_s_of(self) -> Mapping[str, float]:
         """The deadlines by job, seconds."""
         return _by_job("deadlines", self.deadlines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedParameters(ControlledParameters):
+    """What our own paced senders have in common.
+
+    ack_every, ack_delay_s: packets, and seconds, after which the far end reports at the latest.
+    give_up_s: how long nothing arrives before the endpoint fails.
+    """
+
+    ack_every: int = 16
+    ack_delay_s: float = 0.001
+    give_up_s: float = 90.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        ControlledParameters.__post_init__(self)
+        _check_positive("give_up_s", self.give_up_s)
+        if not 0 <= self.ack_delay_s < 1:
+            raise ValueError(f"ack_delay_s: {self.ack_delay_s} is not at least 0 and below 1")
+        if self.ack_every < 1:
+            raise ValueError(f"ack_every: {self.ack_every} is less than 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +107,11 @@ class RdmaParameters(PacedParameters):
         PacedParameters.__post_init__(self)
         if not 1 < self.rto_rtts < 1000:
             raise ValueError(f"rto_rtts: {self.rto_rtts} is not above 1 and below 1000")
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name}: {value} is not positive and finite")
 
 
 def job_of(flow: str) -> str:

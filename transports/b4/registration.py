@@ -3,29 +3,35 @@
 from transports.b4.agent import Agent
 from transports.b4.controller import make_controller
 from transports.b4.endpoint import B4Endpoint
-from transports.b4.parameters import B4Parameters, PacedParameters, RdmaParameters, job_of
+from transports.b4.pacer import AgentPacer
+from transports.b4.parameters import B4Parameters, ControlledParameters, PacedParameters, RdmaParameters, job_of
 from transports.b4.rdma import GoBackSender, InOrderReceiver, TimeoutSender
 from transports.b4.receiver import Receiving, SelectiveReceiver
 from transports.b4.sender import SelectiveSender
 from transports.b4.sending import Sending
-from transports.base import Endpoint, EndpointContext
+from transports.base import Endpoint, EndpointContext, Pacer
 from transports.registry import TransportSpec
 
 INITIAL_BPS = 1e6  # per path, for who has never heard from a controller
 
 
+def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent | None:
+    """Return what speaks for a client's flow, unless its rate is fixed."""
+    if context.role != "client" or parameters.rate_bps is not None:
+        return None
+    return Agent(
+        flow=context.flow,
+        path_names=[view.name for view in context.paths],
+        deadline_s=parameters.deadline_s_of.get(job_of(context.flow)),
+        initial_bps=INITIAL_BPS,
+        patience_s=parameters.patience_s,
+        idle_hold_s=parameters.idle_hold_s,
+        rng=context.rng,
+    )
+
+
 def _endpoint(context: EndpointContext, parameters: PacedParameters, sender: Sending, receiver: Receiving) -> Endpoint:
-    agent = None
-    if context.role == "client" and parameters.rate_bps is None:
-        agent = Agent(
-            flow=context.flow,
-            path_names=[view.name for view in context.paths],
-            deadline_s=parameters.deadline_s_of.get(job_of(context.flow)),
-            initial_bps=INITIAL_BPS,
-            patience_s=parameters.patience_s,
-            idle_hold_s=parameters.idle_hold_s,
-            rng=context.rng,
-        )
+    agent = _agent(context, parameters)
     return B4Endpoint(
         context, sender=sender, receiver=receiver, agent=agent, rate_bps=parameters.rate_bps or INITIAL_BPS
     )
@@ -70,6 +76,13 @@ def _rdma_gbn(context: EndpointContext) -> Endpoint:
     return _endpoint(context, parameters, sender, receiver)
 
 
+def _pacer(context: EndpointContext) -> Pacer:
+    parameters = context.parameters
+    if not isinstance(parameters, ControlledParameters):
+        raise TypeError("kernel-b4 is made with ControlledParameters")
+    return AgentPacer(_agent(context, parameters), rate_bps=parameters.rate_bps or INITIAL_BPS)
+
+
 B4 = TransportSpec(
     name="b4",
     kind="sans-io",
@@ -104,4 +117,18 @@ RDMA_GBN = TransportSpec(
     make_services=make_controller,
     colour="#e69f00",
     marker="X",
+)
+
+KERNEL_B4 = TransportSpec(
+    name="kernel-b4",
+    kind="native",
+    paths="one",
+    description="the kernel's TCP paced at a controller's rates, its window too wide to matter",
+    requires=frozenset({"kernel cubic", "learned windows"}),
+    parameters=ControlledParameters,
+    program="emulation.kernel_steered:cubic_end",
+    make_pacer=_pacer,
+    make_services=make_controller,
+    colour="#e7b8d4",
+    marker="d",
 )

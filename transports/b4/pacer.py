@@ -1,0 +1,79 @@
+"""The agent alone, for a program that carries the data itself: the kernel's TCP under a controller's rates."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from transports.b4.agent import CONTROLLER, FOREVER, Agent
+from transports.base import Datagram, Pacer
+from transports.events import Connected, Event
+
+
+class AgentPacer(Pacer):
+    """Speaks for a flow over one path. agent: None where the rate is fixed, at `rate_bps`.
+
+    rejected: what was neither a grant nor for this agent.
+    """
+
+    def __init__(self, agent: Agent | None, *, rate_bps: float) -> None:
+        self._agent = agent
+        self._rate_bps = rate_bps
+        self._begun = False
+        self._connected = False
+        self._events: deque[Event] = deque()
+        self.rejected = 0
+
+    @property
+    def rate_bps(self) -> float:
+        """See `Pacer`."""
+        return self._rate_bps if self._agent is None else self._agent.shares[0].forward_bps
+
+    def announce(self, unsent_bytes: int, now: float) -> None:
+        """See `Pacer`."""
+        if self._agent is not None and (unsent_bytes or self._agent.demanding):
+            self._agent.demand(unsent_bytes, now)
+
+    def receive_datagram(self, datagram: Datagram, now: float) -> None:
+        """Take a word of the controller's."""
+        agent = self._agent
+        if agent is None or datagram.path_id != CONTROLLER or not agent.receive(datagram.payload, now):
+            self.rejected += 1
+            return
+        self._hear(agent)
+
+    def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
+        """Return what the agent has to say."""
+        agent = self._agent
+        if not self._begun:
+            self._begun = True
+            if agent is None:
+                self._connect()
+            else:
+                agent.begin(now)
+        return () if agent is None else agent.messages(now)
+
+    def get_timer(self) -> float | None:
+        """Return when the agent is to be asked."""
+        at = FOREVER if self._agent is None else self._agent.timer()
+        return None if at == FOREVER else at
+
+    def handle_timer(self, now: float) -> None:
+        """Let the agent say it again, or fall back."""
+        if self._agent is not None:
+            self._agent.on_timer(now)
+            self._hear(self._agent)
+
+    def next_event(self) -> Event | None:
+        """Return the oldest event."""
+        return self._events.popleft() if self._events else None
+
+    def _hear(self, agent: Agent) -> None:
+        """Tell what the agent has noticed, which every change of rate is."""
+        self._events += agent.notices
+        agent.notices.clear()
+        if agent.ready:
+            self._connect()
+
+    def _connect(self) -> None:
+        if not self._connected:
+            self._connected = True
+            self._events.append(Connected())
