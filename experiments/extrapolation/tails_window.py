@@ -87,7 +87,11 @@ class Tcp(PointwiseModel):
         found = found.or_later(float(crossing.tail_loss), probed_s)
         # a repair at the very end that is lost too: rarer than the sample shows
         packets, loss = float(crossing.packets(self.header_bytes)), float(crossing.loss)
-        last = min(packets, sqrt(32 * packets / 7))  # the window that a settled connection ends with
+        if loss == 0:
+            return found
+        # half of the window that a connection ends with: what it grows to in a message, or what losses leave it
+        # (Mathis et al., CCR 27(3), 1997)
+        last = min(packets, sqrt(32 * packets / 7), sqrt(1.5 / loss)) / 2
         return found.or_later(loss * -expm1(last * log1p(-loss)), float(crossing.rtt_s) + self.rules.min_rto_s)
 
     def _without_tail_loss(self, crossing: Crossing) -> Distribution:
