@@ -43,7 +43,7 @@ _LOSS_SHARE = 0.25  # of the rate: no queue builds up
 _LOSS_PACKETS_PER_S = 8000  # all directions together
 _LOSSES_WANTED = 20.0  # if they can be had in the time
 _LOSS_PACKETS = 200  # at least
-_AT_ONCE = 8  # datagrams that a sender which is late may send before it looks at what has arrived
+_AT_ONCE = 4  # datagrams that a sender which is late may send before it looks at what has arrived
 _ATTEMPTS = 3
 _REFINEMENTS = 10
 _SETTLING_S = 0.05
@@ -146,15 +146,25 @@ class _Line:
 
 @dataclass(slots=True, kw_only=True)
 class _Flight:
-    """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number."""
+    """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number.
+
+    catches_up: a sender that was held up makes up for it, whatever the queue says to that.
+    """
 
     line: _Line
     packet_bytes: int
     count: int
     interval_s: float
+    catches_up: bool = False
+    began_s: float = 0.0
     token: int = field(default_factory=lambda: secrets.randbits(64))
     sent_s: list[float] = field(default_factory=list)
     arrived_s: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def due_s(self) -> float:
+        """When the next one is to be sent."""
+        return self.began_s + len(self.sent_s) * self.interval_s
 
     def send(self, filling: bytes) -> None:
         number = len(self.sent_s)
@@ -176,22 +186,28 @@ class _Flight:
 
 
 def _fly(flights: Sequence[_Flight]) -> None:
-    """Send all flights side by side, each at its own pace; then wait until all that will arrive has arrived."""
+    """Send all flights side by side, each at its own pace; then wait until all that will arrive has arrived.
+
+    A flight that does not catch up sends only a few at once when it is late: what a queue would drop is no link's loss.
+    """
     filling = [bytes(flight.packet_bytes - _HEADERS_BYTES - _HEAD.size) for flight in flights]
-    began_s = time.monotonic()
+    for flight in flights:
+        flight.began_s = time.monotonic()
     under_way = True
     while under_way:
         under_way = False
         next_s = inf
         for flight, filled in zip(flights, filling, strict=True):
             for _ in range(_AT_ONCE):
-                due_s = began_s + len(flight.sent_s) * flight.interval_s
-                if len(flight.sent_s) == flight.count or due_s > time.monotonic():
+                if len(flight.sent_s) == flight.count or flight.due_s > time.monotonic():
                     break
                 flight.send(filled)
             if len(flight.sent_s) < flight.count:
                 under_way = True
-                next_s = min(next_s, began_s + len(flight.sent_s) * flight.interval_s)
+                if not flight.catches_up:
+                    latest_s = flight.due_s + _AT_ONCE * flight.interval_s
+                    flight.began_s += max(0.0, time.monotonic() - latest_s)
+                next_s = min(next_s, flight.due_s)
         if under_way:
             _collect_until(flights, next_s)
     _collect_until(flights, time.monotonic() + max(flight.line.settling_s for flight in flights))
@@ -242,7 +258,11 @@ def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tu
     for _ in range(_ATTEMPTS):
         count = min(most, max(fewest, round(_TRAIN_S * link_bps / wire_bits)))
         flight = _Flight(
-            line=line, packet_bytes=line.mtu_bytes, count=count, interval_s=wire_bits / (link_bps * _EXCESS)
+            line=line,
+            packet_bytes=line.mtu_bytes,
+            count=count,
+            interval_s=wire_bits / (link_bps * _EXCESS),
+            catches_up=True,
         )
         _fly([flight])
         measured.append((_arrival_rate(flight, wire_bits, queue_bits), _rate(count, flight.sent_s, wire_bits)))
