@@ -17,6 +17,7 @@ from transports.multipath.quic_path import Symbol
 
 INFINITY = float("inf")
 PATIENCE_FOR_PATHS_S = 1.0  # how long a connected path waits for others to connect
+SEEN_SHARE, UNSEEN_SHARE = 8, 1  # of a round trip, that an acknowledgement may be late
 DOUBT_S = 0.002  # until silence is judged again, at first
 LEAST_MARGIN_S = 0.002  # by how much, at least, an acknowledgement has to be late before a path counts as silent
 
@@ -233,7 +234,11 @@ class MpQuicEndpoint(Endpoint):
 
     def _margin_s(self, place: int) -> float:
         link = self._links[place]
-        return link.peer_ack_delay_s + max(4 * link.rtt.rttvar_s, (link.rtt.srtt_s or 0.0) / 8, LEAST_MARGIN_S)
+        srtt_s = link.rtt.srtt_s or 0.0
+        # as long as nothing has come back of what is in flight, a queue may have grown that nobody has seen yet
+        unseen = link.last_heard_s < (link.oldest_in_flight_s or 0.0)
+        share_s = srtt_s / (UNSEEN_SHARE if unseen else SEEN_SHARE)
+        return link.peer_ack_delay_s + max(4 * link.rtt.rttvar_s, share_s, LEAST_MARGIN_S)
 
     def _others_answer(self, place: int, now: float) -> bool:
         """Tell whether another path has been heard although this one should have been, and not as late itself.
