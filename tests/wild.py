@@ -1,0 +1,55 @@
+"""Transports that do what no transport should, in the process of their coast: by name, `wild:RAISING`, anywhere."""
+
+from toys import ArqEndpoint, ToyParameters
+from transports.base import EndpointContext
+from transports.events import Buffer
+from transports.registry import TransportSpec
+
+
+class _Raising(ArqEndpoint):
+    """Raises when it is offered the second iteration."""
+
+    def send_message(self, message_id: int, data: Buffer, now: float) -> None:
+        if message_id:
+            raise ZeroDivisionError("one bit\nby none")
+        super().send_message(message_id, data, now)
+
+
+class _Leaving(ArqEndpoint):
+    """Takes its process along."""
+
+    def send_message(self, message_id: int, data: Buffer, now: float) -> None:
+        raise SystemExit(7)
+
+
+class _Stuck(ArqEndpoint):
+    """Never comes back from the second iteration."""
+
+    def send_message(self, message_id: int, data: Buffer, now: float) -> None:
+        while message_id:
+            pass
+        super().send_message(message_id, data, now)
+
+
+class _Unborn(ArqEndpoint):
+    """Cannot be made."""
+
+    def __init__(self, context: EndpointContext) -> None:
+        raise TypeError("not today")
+
+
+def _spec(name: str, endpoint: type[ArqEndpoint]) -> TransportSpec:
+    return TransportSpec(
+        name=name,
+        kind="sans-io",
+        paths="many",
+        description=name,
+        parameters=ToyParameters,
+        make_endpoint=endpoint,
+    )
+
+
+RAISING = _spec("wild-raising", _Raising)
+LEAVING = _spec("wild-leaving", _Leaving)
+STUCK = _spec("wild-stuck", _Stuck)
+UNBORN = _spec("wild-unborn", _Unborn)
