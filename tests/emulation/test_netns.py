@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from emulation import conduct
 from emulation.base import JobSpec, RunFailedError, RunSpec, TransportUse, UnsupportedError
 from emulation.netns import NetnsBackend
 from emulation.records import LinkRecord, RunRecord
@@ -225,25 +224,4 @@ def test_a_process_that_dies_ends_the_run_at_once_in_a_sentence(
         BACKEND.run(spec_of("cubic", gap_s=60.0))  # it rests, and nobody has anything to say to anybody
     killing.join()
     assert time.monotonic() - began_s < 30
-    assert all_gone(mark)
-
-
-@pytest.mark.parametrize(
-    ("transport", "sentence"),
-    [
-        ("wild:RAISING", r"the process of (west|east) broke: ZeroDivisionError at wild\.py:\d+: one bit\nby none"),
-        ("wild:LEAVING", r"the process of (west|east) has died: exit status 7"),
-        ("wild:UNBORN", r"the process of (west|east) broke: TypeError at wild\.py:\d+: not today"),
-    ],
-)
-def test_a_transport_that_takes_its_process_along_is_told_from_one_that_fails(transport: str, sentence: str) -> None:
-    with pytest.raises(RunFailedError, match=rf"^{sentence}$"):
-        BACKEND.run(spec_of(transport))
-
-
-def test_a_transport_that_never_comes_back_is_given_up_and_ended(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conduct, "PATIENCE_S", 0.5)
-    spec = replace(spec_of("wild:STUCK"), time_limit_s=1.0)
-    with pytest.raises(RunFailedError, match=r"^east and west did not end iteration 1 of job within 1\.5 s$"):
-        BACKEND.run(spec)
     assert all_gone(mark)
