@@ -91,7 +91,9 @@ def killed_at_random(
         code = process.returncode
         ends.append(f"{wish.name} {code}")
         assert code in (0, 128 + wish, -wish), said.decode()
-        assert b"Traceback" not in said, said.decode()
+        assert b"Traceback" not in said or b" in main\n" not in said, (
+            said.decode()
+        )  # Python itself may have been cut off
         assert all_gone(mark), f"{wish.name} after {stop_s:.2f} s left processes"
         finished = said.count(b"seed 0: ")
         if (out / FILE_NAME).exists():
