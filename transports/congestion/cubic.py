@@ -34,6 +34,7 @@ class Cubic(LossBased):
         byte_count_limit: int = 2,
         fast_convergence: bool = True,
         hystart: bool = True,
+        reduces: str = "flight",
         c: float = C,
         beta: float = BETA,
     ) -> None:
@@ -46,6 +47,7 @@ class Cubic(LossBased):
             initial_window_segments=initial_window_segments,
             byte_count_limit=byte_count_limit,
             decrease=beta,
+            reduces=reduces,
             hystart=HyStart(mss_bytes=mss_bytes) if hystart else None,
         )
         self._c = c * mss_bytes  # bytes / s³
@@ -72,13 +74,13 @@ class Cubic(LossBased):
         super().on_ack(ack)
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
-        """Leave the idle time out of t (RFC 9438 §5.8), and adapt the window as `policy` says."""
-        before_bytes = self.cwnd_bytes
+        """Leave the idle time out of t (RFC 9438 §5.8), and adapt the window as `policy` says.
+
+        The stage goes on, as in Linux: a window that has decayed finds its way back to the curve by half per round trip
+        at most. A new one would take K again to reach the old maximum, and bursts shorter than K never would.
+        """
         super().restart_after_idle(now, idle_s, rto_s, policy=policy)
-        if self.cwnd_bytes < before_bytes:
-            self._epoch_s = _INFINITY  # slow start first, and then a new stage
-        else:
-            self._epoch_s += now - self._last_ack_s
+        self._epoch_s += now - self._last_ack_s
         self._last_ack_s = now
 
     # -- congestion avoidance -----------------------------------------------------------------------------------------
@@ -93,7 +95,8 @@ class Cubic(LossBased):
         alpha = self._alpha if self._estimate_bytes < self._prior_bytes else 1.0
         self._estimate_bytes += alpha * share * self.mss_bytes  # RFC 9438 §4.3, figure 4
         if self._cubic_bytes(t_s) < self._estimate_bytes:  # Reno-friendly region
-            self.cwnd_bytes = max(cwnd_bytes, self._estimate_bytes)
+            # the limit of §4.2 holds here too: a window that idle time has decayed may be far below
+            self.cwnd_bytes = max(cwnd_bytes, min(self._estimate_bytes, cwnd_bytes + acked_bytes / 2))
             return
         # concave and convex regions (RFC 9438 §4.4, §4.5): towards where the cubic will be one RTT later (§4.2)
         target_bytes = min(max(self._cubic_bytes(t_s + self._srtt_s), cwnd_bytes), 1.5 * cwnd_bytes)

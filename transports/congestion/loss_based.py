@@ -6,6 +6,8 @@ from typing import NamedTuple
 from transports.congestion.base import Ack, CongestionControl
 from transports.congestion.hystart import HyStart
 
+REDUCES = ("flight", "window")
+
 
 class Undo(NamedTuple):
     """The window before it was reduced; an algorithm adds its own state as `own`."""
@@ -21,7 +23,9 @@ class LossBased(CongestionControl):
 
     byte_count_limit: L of RFC 3465 §2.2, how many segments of one ACK count in slow start: 1 makes a window of
     delayed ACKs grow by half per round as RFC 5681 has it, 2 doubles it. After a timeout it is 1 (RFC 3465 §2.3).
-    decrease: the share of what is in flight that ssthresh becomes. hystart: governs the first slow start, if given.
+    decrease: the share that ssthresh becomes. reduces: of what. "flight" is what is in flight (RFC 5681 §3.1
+    equation 4), "window" the window, as kernels do and RFC 9438 §4.6 allows where only a window that is used grows; it
+    may then be up to twice what the application has used. hystart: governs the first slow start, if given.
     The window grows only while it, not the application, holds the sender back (RFC 9438 §5.8, RFC 7661).
     Raises ValueError naming the argument.
     """
@@ -33,6 +37,7 @@ class LossBased(CongestionControl):
         initial_window_segments: int,
         byte_count_limit: int,
         decrease: float,
+        reduces: str,
         hystart: HyStart | None,
     ) -> None:
         if mss_bytes < 1:
@@ -43,9 +48,12 @@ class LossBased(CongestionControl):
             raise ValueError(f"byte_count_limit: {byte_count_limit} is less than 1")
         if not 0 < decrease < 1:
             raise ValueError(f"decrease: {decrease} is not between 0 and 1")
+        if reduces not in REDUCES:
+            raise ValueError(f"reduces: {reduces!r} is neither 'flight' nor 'window'")
         super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments)
         self._limit_bytes = byte_count_limit * mss_bytes
         self._decrease = decrease
+        self._reduces_window = reduces == "window"
         self._hystart = hystart
         self._after_timeout = False
         self._in_episode = False
@@ -147,8 +155,8 @@ class LossBased(CongestionControl):
         self._undo = Undo(self.cwnd_bytes, self.ssthresh_bytes, active, self._own_state())
 
     def _reduce(self, in_flight_bytes: int) -> None:
-        # FlightSize, not cwnd, is reduced (RFC 5681 §3.1 equation 4, RFC 9438 §4.6); two segments remain at least
-        self.ssthresh_bytes = max(in_flight_bytes * self._decrease, 2.0 * self.mss_bytes)
+        base_bytes = self.cwnd_bytes if self._reduces_window else in_flight_bytes
+        self.ssthresh_bytes = max(base_bytes * self._decrease, 2.0 * self.mss_bytes)
         if self._hystart is not None:
             self._hystart.active = False  # RFC 9406 §4.3
         self._reduced()

@@ -4,18 +4,26 @@ from transports.congestion.loss_based import LossBased
 
 
 class Reno(LossBased):
-    """One segment more per window acknowledged, half of what is in flight upon loss. Sizes are bytes.
+    """One segment more per window acknowledged, half upon loss, of the window or of what is in flight. Sizes are bytes.
 
     With one loss every 1/p packets its window averages sqrt(3 / (2 p)) segments (Mathis et al., "The macroscopic
     behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997). Raises ValueError naming the argument.
     """
 
-    def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10, byte_count_limit: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        mss_bytes: int,
+        initial_window_segments: int = 10,
+        byte_count_limit: int = 2,
+        reduces: str = "flight",
+    ) -> None:
         super().__init__(
             mss_bytes=mss_bytes,
             initial_window_segments=initial_window_segments,
             byte_count_limit=byte_count_limit,
             decrease=0.5,  # RFC 5681 §3.1 equation 4
+            reduces=reduces,
             hystart=None,
         )
         self._counted_bytes = 0

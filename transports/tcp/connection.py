@@ -102,7 +102,7 @@ class TcpEndpoint(Endpoint):
             congestion=self._make_congestion(agreed.segment_bytes),
             rtt=self._rtt,
             after_idle=parameters.after_idle,
-            max_ack_delay_s=parameters.delayed_ack_s,
+            max_ack_delay_s=parameters.max_ack_delay_s,
         )
         receiver = Receiver(
             mss_bytes=agreed.segment_bytes,

@@ -107,10 +107,9 @@ class LossEpisode:
         self.stop = sent_to
 
     def mended_by_probe(self, packet: SentPacket, now: float) -> None:
-        """A tail loss probe has mended the loss of `packet`: congestion, in an episode that is over at once.
+        """A tail loss probe has mended the loss of `packet`: congestion, in an episode that is over at once (§7.4.2).
 
-        RFC 8985 §7.4.2 waits for one more acknowledgement, lest the original be behind the probe; between bursts that
-        is long, so the answer comes now, and a DSACK takes it back.
+        By then another burst may have begun, whose window idle time has decayed: that is what is reduced.
         """
         if self.active:
             return

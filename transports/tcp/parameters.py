@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from transports.congestion.loss_based import REDUCES
 from transports.recovery.rtt import MAX_RTO_S
 from transports.tcp.segment import MAX_WINDOW_SHIFT
 
@@ -17,8 +18,10 @@ class TcpParameters:
     initial_window_bounded keeps to that. after_idle: "decay" (RFC 2861, as Linux), "restart" (RFC 5681 §4.1) or "keep".
     byte_count_limit: L of RFC 3465, 1 for RFC 5681's slow start, 2 as kernels do. min_rto_s: floor of the RTO's
     variance term, seconds. delayed_ack_s, ack_every: the receiver's delayed ACK (RFC 5681 §4.2). quick_acks: segments
-    acknowledged one by one when a connection begins. receive_window_bytes, max_receive_window_bytes: where the
-    receiver's auto-tuning starts and ends. Raises ValueError naming the field.
+    acknowledged one by one when a connection begins. max_ack_delay_s: what a tail loss probe allows an unknown receiver
+    for a delayed ACK (RFC 8985 §7.2), 200 ms as kernels do. reduces: of what a loss takes a share, "window" as kernels
+    do, or "flight" (RFC 5681 §3.1 equation 4); see `transports.congestion.loss_based`. receive_window_bytes,
+    max_receive_window_bytes: where the receiver's auto-tuning starts and ends. Raises ValueError naming the field.
     """
 
     initial_window_segments: int = 10
@@ -29,6 +32,8 @@ class TcpParameters:
     delayed_ack_s: float = 0.040
     ack_every: int = 2
     quick_acks: int = 16
+    max_ack_delay_s: float = 0.2
+    reduces: str = "window"
     receive_window_bytes: int = 65535
     max_receive_window_bytes: int = 1 << 30
 
@@ -36,6 +41,8 @@ class TcpParameters:
         """Check the numbers."""
         if self.after_idle not in ("decay", "restart", "keep"):
             raise ValueError(f"after_idle: {self.after_idle!r} is not one of decay, restart, keep")
+        if self.reduces not in REDUCES:
+            raise ValueError(f"reduces: {self.reduces!r} is neither 'flight' nor 'window'")
         for name in ("initial_window_segments", "byte_count_limit", "ack_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
@@ -45,6 +52,8 @@ class TcpParameters:
             raise ValueError(f"min_rto_s: {self.min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
         if not 0 <= self.delayed_ack_s < 0.5:  # RFC 9293 §3.8.6.3
             raise ValueError(f"delayed_ack_s: {self.delayed_ack_s} is not at least 0 and below 0.5")
+        if not 0 <= self.max_ack_delay_s <= 1:
+            raise ValueError(f"max_ack_delay_s: {self.max_ack_delay_s} is not between 0 and 1")
         if not self.receive_window_bytes <= self.max_receive_window_bytes <= 1 << 30:
             raise ValueError(
                 f"max_receive_window_bytes: {self.max_receive_window_bytes} is not between "

@@ -29,6 +29,7 @@ def _reno(context: EndpointContext) -> Endpoint:
             mss_bytes=mss_bytes,
             initial_window_segments=parameters.initial_window(mss_bytes),
             byte_count_limit=parameters.byte_count_limit,
+            reduces=parameters.reduces,
         ),
         parameters,
     )
@@ -46,6 +47,7 @@ def _cubic(context: EndpointContext) -> Endpoint:
             byte_count_limit=parameters.byte_count_limit,
             fast_convergence=parameters.fast_convergence,
             hystart=parameters.hystart,
+            reduces=parameters.reduces,
         ),
         parameters,
     )

@@ -45,8 +45,12 @@ class TailLossProbe:
             self._stop = None
 
     def acknowledged(self, ack: int) -> SentPacket | None:
-        """Take an acknowledgement; return the packet whose loss the probe has thereby turned out to have mended."""
-        if self._stop is None or ack < self._stop:
+        """Take an acknowledgement; return the packet whose loss the probe has thereby turned out to have mended.
+
+        The acknowledgement of the packet itself does not tell yet whether original or probe has arrived: if both have,
+        a DSACK comes before anything beyond is acknowledged (§7.4.2).
+        """
+        if self._stop is None or ack < self._stop or (ack == self._stop and self.packet is not None):
             return None
         self._stop = None
         return self.packet

@@ -141,7 +141,7 @@ def test_an_application_that_stays_slow_after_idleness_is_not_credited_twice() -
     assert run(paused, 52.5, 58.5) == pytest.approx(run(steady, 2.0, 8.0), rel=1e-3)
 
 
-def test_after_a_window_decayed_in_idleness_a_new_stage_aims_at_the_old_maximum() -> None:
+def test_a_window_that_idleness_has_decayed_returns_to_its_curve_by_half_per_round_trip_at_most() -> None:
     congestion = settled(1000)
     run(congestion, 0.0, 9.086)
     congestion.restart_after_idle(100.0, 0.45, 0.3, policy="decay")
@@ -151,8 +151,19 @@ def test_after_a_window_decayed_in_idleness_a_new_stage_aims_at_the_old_maximum(
     assert congestion.cwnd_bytes / MSS == pytest.approx(502, rel=0.003)  # slow start
     while congestion.cwnd_bytes < congestion.ssthresh_bytes:
         acknowledge(congestion, 2, 100.1)
-    # K = cbrt((1000 - 750) / 0.4) = 8.55 s
-    assert run(congestion, 100.1, 108.65) == pytest.approx(1000, rel=0.005)
+    # where it was before, and on from there: K of 9.086 s has passed, so a second later it is at 1000 + 0.4 * 1 s³
+    assert run(congestion, 100.1, 100.1 + RTT_S) == pytest.approx(1000, rel=0.1)
+    assert run(congestion, 100.1 + RTT_S, 101.1) == pytest.approx(1000, rel=0.005)
+
+
+def test_a_decayed_window_does_not_jump_to_the_reno_friendly_estimate() -> None:
+    congestion = settled(10)  # 7 segments: Reno's share of the curve
+    run(congestion, 0.0, 5.0)
+    estimate = congestion.cwnd_bytes
+    congestion.restart_after_idle(100.0, 2.0, 0.3, policy="restart")
+    congestion.cwnd_bytes = congestion.ssthresh_bytes = 10.0 * MSS
+    acknowledge(congestion, 2, 100.1)
+    assert 10 * MSS < congestion.cwnd_bytes <= 11 * MSS < estimate
 
 
 def test_after_a_timeout_the_stage_begins_on_a_plateau() -> None:

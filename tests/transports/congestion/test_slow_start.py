@@ -1,6 +1,7 @@
 """Slow start round by round, and what every loss-based controller does about loss, for Reno and CUBIC alike."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,11 @@ RTT_S = 0.1
 Make = Callable[..., LossBased]
 
 
-def plain_cubic(**arguments: int) -> Cubic:
+def plain_cubic(**arguments: Any) -> Cubic:
     return Cubic(mss_bytes=MSS, hystart=False, **arguments)
 
 
-def reno(**arguments: int) -> Reno:
+def reno(**arguments: Any) -> Reno:
     return Reno(mss_bytes=MSS, **arguments)
 
 
@@ -114,6 +115,21 @@ def test_slow_start_stops_at_ssthresh_and_leaves_the_rest_to_congestion_avoidanc
     congestion.ssthresh_bytes = 11.0 * MSS
     acknowledge(congestion, 2)
     assert 11 * MSS <= congestion.cwnd_bytes < 11.2 * MSS
+
+
+@both
+@pytest.mark.parametrize(("reduces", "window"), [("flight", 30), ("window", 100)])
+def test_a_loss_takes_its_share_of_what_is_in_flight_or_of_the_window(make: Make, reduces: str, window: int) -> None:
+    congestion = make(initial_window_segments=100, reduces=reduces)
+    share = 0.5 if isinstance(congestion, Reno) else 0.7  # RFC 5681 §3.1 equation 4, RFC 9438 §4.6
+    congestion.on_congestion(1.0, 30 * MSS)
+    congestion.on_timeout(1.1, 10 * MSS, first=False)
+    assert congestion.ssthresh_bytes == pytest.approx(share * window * MSS)
+
+
+def test_what_a_loss_is_to_reduce_is_checked_by_name() -> None:
+    with pytest.raises(ValueError, match=r"^reduces: "):
+        reno(reduces="cwnd")
 
 
 def test_reno_counts_what_is_left_at_ssthresh() -> None:
