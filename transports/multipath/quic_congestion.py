@@ -4,12 +4,25 @@ from transports.congestion.adaptive import Adaptive, Mode
 from transports.congestion.base import Ack
 from transports.congestion.cubic import Cubic
 from transports.congestion.hystart import HyStart
+from transports.congestion.measurement import FlightDispersion
 from transports.congestion.reno import Reno
 
 NO_LIMIT_SEGMENTS = 1 << 30
-
 TCP_LIMIT_SEGMENTS = 2  # what `Adaptive` lets one ACK add to the window at startup (RFC 3465 §2.2)
-STARTUP_PACE = 1.5  # of the rate found so far: a flight paced at just that could never show a higher one
+STARTUP_PACE = 1.25  # of the rate found so far: a flight paced at just that could never show a higher one
+
+
+class BestFlight(FlightDispersion):
+    """The fastest flight so far: one with gaps, or of few acknowledgements, shows too low a rate and never too high."""
+
+    __slots__ = ()
+
+    def add(self, now: float, delivered_bytes: int, *, min_rtt_s: float, mss_bytes: int) -> None:
+        """Take an acknowledgement; `delivered_bytes` in all."""
+        before_bps = self.rate_bps
+        super().add(now, delivered_bytes, min_rtt_s=min_rtt_s, mss_bytes=mss_bytes)
+        if before_bps is not None and self.rate_bps is not None:
+            self.rate_bps = max(before_bps, self.rate_bps)
 
 
 class QuicAdaptive(Adaptive):
@@ -17,8 +30,12 @@ class QuicAdaptive(Adaptive):
 
     The window grows by all that is acknowledged, however few ACKs tell of it (RFC 9002 §7.3.1). Such ACKs leave gaps
     in the next flight, so that its dispersion as a whole shows less than the bottleneck's rate: the best stretch of
-    it counts.
+    the best flight counts.
     """
+
+    def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10, headroom: float = 0.02) -> None:
+        super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments, headroom=headroom)
+        self._flight = BestFlight()
 
     def on_ack(self, ack: Ack) -> None:
         """Take one acknowledgement."""
@@ -30,6 +47,12 @@ class QuicAdaptive(Adaptive):
         if self._flight.rate_bps is not None:
             self._flight.rate_bps = max(self._flight.rate_bps, self._round.best_bps, self._last_best_bps)
             self.pacing_rate_bps = STARTUP_PACE * self._flight.rate_bps
+
+    def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
+        """Take a timeout; what flights have shown at startup is forgotten with it."""
+        super().on_timeout(now, in_flight_bytes, first=first)
+        if not isinstance(self._flight, BestFlight):
+            self._flight = BestFlight()
 
 
 class QuicCubic(Cubic):

@@ -157,7 +157,7 @@ class Flight:
             self._round_stop = self.next_number
         self.congestion.on_ack(
             Ack(
-                now=now - min(delay_s, self.peer_ack_delay_s),  # as if told at once: a rate is not to show the delay
+                now=now,
                 acked_bytes=size,
                 delivered_bytes=size,
                 lost_bytes=lost_bytes,
