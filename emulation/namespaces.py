@@ -28,7 +28,14 @@ _LARGEST_ANSWER = 1 << 20
 _GONE = "the holder of the network namespaces is gone"
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21  # capabilities(7)
 _SEARCH = os.defpath + ":/usr/local/sbin:/usr/sbin:/sbin"
-PACKAGES = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool", "iperf3": "iperf3", "mn": "mininet"}  # Debian
+PACKAGES = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ethtool": "ethtool",
+    "iperf3": "iperf3",
+    "mn": "mininet",
+    "mnexec": "mininet",
+}  # Debian
 
 
 def find_tool(name: str) -> str | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from emulation.base import RunFailedError
+from emulation.coasts import Coasts
 from emulation.judgement import (
     DirectionProbe,
     Expected,
@@ -25,7 +26,6 @@ from emulation.judgement import (
     judge_rate,
     wire_rate_factor,
 )
-from emulation.namespaces import TwoCoasts
 from wan.topology import Topology
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
@@ -66,7 +66,7 @@ class ProbeResult:
             raise RunFailedError(f"the links are not as specified: {'; '.join(self.problems)}")
 
 
-def probe(coasts: TwoCoasts, *, tolerances: Tolerances | None = None, loss_time_s: float = 1.5) -> ProbeResult:
+def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: float = 1.5) -> ProbeResult:
     """Measure every path. Nothing else may be sent meanwhile, and relays should be calm (`Relays(calm=True)`).
 
     loss_time_s: for how long losses are counted, on all paths at once; delays take half a second more, and rates half
@@ -116,7 +116,7 @@ def probe(coasts: TwoCoasts, *, tolerances: Tolerances | None = None, loss_time_
 class _Line:
     """One direction of a path, with a socket at either end."""
 
-    def __init__(self, coasts: TwoCoasts, path: str, *, back: bool) -> None:
+    def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
         topology = coasts.wiring.topology
         ports = coasts.wiring.ports_of(path)
         source, target = ports[::-1] if back else ports
