@@ -120,7 +120,7 @@ def test_capacity_halved_between_two_iterations_costs_at_most_one_bad_iteration(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate_bps", "mtu_bytes", "shard_bytes", "iterations"),
-    [(100e6, 1500, 5_000_000, 50), (1e9, 9000, 50_000_000, 40)],
+    [(100e6, 1500, 5_000_000, 50), (1e9, 9000, 50_000_000, 60)],
     ids=["100M", "1G"],
 )
 @pytest.mark.parametrize("pair", [("adaptive", "adaptive"), ("adaptive", "cubic")])
@@ -129,7 +129,8 @@ def test_two_jobs_on_one_bottleneck_each_get_their_share(
 ) -> None:
     """Both begin at once and hardly pause, a queue of one BDP: while both are there, each gets 30 % or more.
 
-    Two CUBICs there get 0.45 and 0.34 of 1 Gbit/s.
+    At 1 Gbit/s over a minute: CUBIC needs a good part of it to even out what two colliding slow starts left. Two CUBICs
+    get 0.39 and 0.36.
     """
     jobs = tuple(
         replace(job(shard_bytes, iterations, name, gap_s=0.0), name=f"{name}{index}") for index, name in enumerate(pair)
