@@ -23,6 +23,8 @@ class Cubic(LossBased):
     fast_convergence: yield more when the window at a loss is smaller than at the one before (RFC 9438 §4.7).
     hystart: HyStart++ (RFC 9406) governs the first slow start, with its own limit L of 8 segments per ACK instead of
     byte_count_limit, which holds for every later slow start, and for all of them without HyStart++.
+    full_alpha: once the Reno-friendly estimate is as wide as the window before the loss, it grows a whole segment per
+    round trip, as RFC 9438 §4.3 would have it; Linux's goes on with 0.53.
     Raises ValueError naming the argument.
     """
 
@@ -35,6 +37,7 @@ class Cubic(LossBased):
         fast_convergence: bool = True,
         hystart: bool = True,
         reduces: str = "flight",
+        full_alpha: bool = True,
         c: float = C,
         beta: float = BETA,
     ) -> None:
@@ -52,6 +55,7 @@ class Cubic(LossBased):
         )
         self._c = c * mss_bytes  # bytes / s³
         self._alpha = 3 * (1 - beta) / (1 + beta)  # RFC 9438 §4.3
+        self._full_alpha = 1.0 if full_alpha else self._alpha
         self._fast_convergence = fast_convergence
         self._convergence = (1 + beta) / 2
         self._srtt_s = 0.0
@@ -92,7 +96,7 @@ class Cubic(LossBased):
         t_s = now - self._epoch_s
         share = min(acked_bytes / cwnd_bytes, 1.0)  # of a window; 1 segment per segment of cwnd in the RFC's units
         # once as wide as before the congestion, it grows as fast as Reno (RFC 9438 §4.3)
-        alpha = self._alpha if self._estimate_bytes < self._prior_bytes else 1.0
+        alpha = self._alpha if self._estimate_bytes < self._prior_bytes else self._full_alpha
         self._estimate_bytes += alpha * share * self.mss_bytes  # RFC 9438 §4.3, figure 4
         if self._cubic_bytes(t_s) < self._estimate_bytes:  # Reno-friendly region
             # the limit of §4.2 holds here too: a window that idle time has decayed may be far below

@@ -13,10 +13,15 @@ from transports.tcp.parameters import TcpParameters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CubicParameters(TcpParameters):
-    """CUBIC's own, besides TCP's: fast convergence (RFC 9438 §4.7) and HyStart++ (RFC 9406)."""
+    """CUBIC's own, besides TCP's: fast convergence (RFC 9438 §4.7) and HyStart++ (RFC 9406).
+
+    full_alpha: grow as fast as Reno once as wide as before a loss (RFC 9438 §4.3). Linux does not, nor is it the
+    default here.
+    """
 
     fast_convergence: bool = True
     hystart: bool = True
+    full_alpha: bool = False
 
 
 def _reno(context: EndpointContext) -> Endpoint:
@@ -47,6 +52,7 @@ def _cubic(context: EndpointContext) -> Endpoint:
             byte_count_limit=parameters.byte_count_limit,
             fast_convergence=parameters.fast_convergence,
             hystart=parameters.hystart,
+            full_alpha=parameters.full_alpha,
             reduces=parameters.reduces,
         ),
         parameters,

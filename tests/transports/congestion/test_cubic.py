@@ -58,16 +58,19 @@ def test_the_curve_does_not_depend_on_the_round_trip() -> None:
         assert run(settled(1000), 0.0, 13.629, rtt_s=rtt_s) == pytest.approx(1037.5, rel=0.01)
 
 
-def test_in_the_reno_friendly_region_growth_is_alpha_and_then_one_segment_per_round() -> None:
-    congestion = settled(20)  # 14 segments, and 2.5 s to the plateau: 250 rounds of 10 ms
+@pytest.mark.parametrize(("full_alpha", "later"), [(True, 1.0), (False, 3 * 0.3 / 1.7)])
+def test_in_the_reno_friendly_region_growth_is_alpha_and_then_one_segment_per_round_unless_told_not_to(
+    full_alpha: bool, later: float
+) -> None:
+    congestion = settled(20, full_alpha=full_alpha)  # 14 segments, and 2.5 s to the plateau: 250 rounds of 10 ms
     before = congestion.cwnd_bytes / MSS
     after = run(congestion, 0.0, 0.05, rtt_s=0.01)
     assert (after - before) / 5 == pytest.approx(3 * 0.3 / 1.7, rel=0.01)  # RFC 9438 §4.3
-    run(congestion, 0.05, 0.15, rtt_s=0.01)
+    run(congestion, 0.05, 0.20, rtt_s=0.01)
     assert congestion.cwnd_bytes > 20 * MSS  # cwnd_prior
     before = congestion.cwnd_bytes / MSS
-    after = run(congestion, 0.15, 0.20, rtt_s=0.01)
-    assert (after - before) / 5 == pytest.approx(1.0, rel=0.01)
+    after = run(congestion, 0.20, 0.25, rtt_s=0.01)
+    assert (after - before) / 5 == pytest.approx(later, rel=0.01)
 
 
 def test_fast_convergence_aims_lower_after_a_smaller_loss() -> None:
