@@ -2,6 +2,7 @@
 
 import ctypes
 import socket
+import threading
 import time
 
 import pytest
@@ -88,10 +89,12 @@ def test_this_kernel_counts_what_was_sent() -> None:
     ):
         receiver, _ = listener.accept()
         with receiver:
-            sender.sendall(bytes(size))
+            sending = threading.Thread(target=sender.sendall, args=(bytes(size),))  # no buffer has to hold it all
+            sending.start()
             left = size
             while left:
                 left -= len(receiver.recv(left))
+            sending.join()
             until = time.monotonic() + 5
             while (info := read_tcp_info(sender)).in_flight_segments and time.monotonic() < until:
                 time.sleep(0.001)
