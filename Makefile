@@ -14,7 +14,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help compare figures check test lint types imports unit test-slow test-root bench format clean
+.PHONY: help compare figures check test lint types imports unit test-slow test-root test-root-slow bench format clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -46,7 +46,10 @@ test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	$(PYTEST) -n $(JOBS) -m 'slow and not root and not vm' $(ARGS)
 
 test-root: $(VENV)/.installed-dev ## the tests that need root and network namespaces, one by one: they look at the clock
-	$(PYTEST) -m 'root and not vm' $(ARGS)
+	$(PYTEST) -m 'root and not slow and not vm' $(ARGS)
+
+test-root-slow: $(VENV)/.installed-dev ## those of them that take minutes
+	$(PYTEST) -m 'root and slow and not vm' $(ARGS)
 
 bench: $(VENV)/.installed-dev ## run the benchmarks and print their figures
 	@for benchmark in $(BENCHMARKS); do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
