@@ -1,4 +1,4 @@
-"""The `mininet` world: the published kind of topology, Mininet's hosts and bridges with the kernel's tbf and netem."""
+"""The `mininet` world: the published kind of topology, Mininet's hosts and bridges with the kernel's netem."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

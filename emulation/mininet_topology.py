@@ -3,8 +3,8 @@
     mn --custom emulation/mininet_topology.py --topo bicoastal[,planes=4,hosts=2,rate=5000000]
 
 Each path is a chain of bridges between the coasts. A cable between two bridges carries one stage of every link in each
-direction, on the interface that packets leave by: first the transmitter (tbf), then the wire (netem), as
-`emulation.netem` has them. Mininet's own `TCLink` options (bw, delay, loss) can be given to any cable as well.
+direction, on the interface that packets leave by: first its transmitter, then its wire, as `emulation.netem`
+has them. Mininet's own `TCLink` options (bw, delay, loss) can be given to any cable as well.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""The links of a topology as the kernel's own queueing disciplines: netem for the wire, tbf for the transmitter.
+"""The links of a topology as the kernel's netem: one for the transmitter, one for the wire.
 
 Every path's packets go through a chain of bridges in the middle namespace; what leaves a bridge meets one stage. So the
-order is that of `wan.link`: queue and transmitter (tbf), then what the wire does (netem), link after link. On a single
-interface netem would delay before tbf queues, and their limits would mix. Source: tc-netem(8), tc-tbf(8), tc-stab(8).
+order is that of `wan.link`: queue and transmitter, then what the wire does, link after link. In a single netem their
+limits would mix, and what is on its way would take the queue's room. Source: tc-netem(8), sch_netem.c.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,6 @@ from wan.topology import LinkSpec, Topology
 Seeds = Callable[[str, str], int]  # (link, direction) -> the seed of its netem
 
 _ETHERNET_BYTES = 14  # what the kernel counts of a frame besides its IP packet
-_BURST_S = 0.5e-3  # how long a full token bucket lets packets pass at once: the timers' grain, no more
 _SPARE_PACKETS = 1000
 _NO_OVERTAKING = 1000  # times the link's rate: with a rate, netem keeps the order, whatever the jitter (sch_netem.c)
 _NAMES: Mapping[type[LossSpec], str] = {
@@ -65,13 +64,15 @@ def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, 
 
 
 def _transmitter(link: LinkSpec, overhead_bytes: int) -> list[str]:
+    """Return netem without delay, whose `rate` sends one packet after the other, each for as long as it takes.
+
+    tbf would let the first packets of a burst pass at once: at least one, which at a scaled rate takes milliseconds.
+    netem counts packets, not bytes: its queue holds as many as there is room for of the largest.
+    """
+    room = max(1, link.queue_limit_bytes // (link.mtu_bytes + link.framing_bytes))
     added = link.framing_bytes + overhead_bytes - _ETHERNET_BYTES
-    packet_bytes = link.mtu_bytes + link.framing_bytes
-    burst = max(2 * packet_bytes, round(link.rate_bps * _BURST_S / 8))
-    limit = max(link.queue_limit_bytes, packet_bytes)
-    # The size table counts framing, for the rate and for the limit alike. Rates in plain bit: "Gbps" is bytes to tc.
-    sizes = ["stab", "overhead", str(added), "linklayer", "ethernet"]
-    return [*sizes, "tbf", "rate", f"{round(link.rate_bps)}bit", "burst", str(burst), "limit", str(limit)]
+    # Rates in plain bit: "Gbps" is bytes to tc.
+    return ["netem", "limit", str(room), "rate", f"{round(link.rate_bps)}bit", str(added)]
 
 
 def _loss(link: LinkSpec, loss: LossSpec) -> list[str]:

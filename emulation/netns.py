@@ -65,7 +65,7 @@ class _Relayed(Middle):
 
 
 class _Netem(Still):
-    """The kernel's netem and tbf, where they can say what the links ask for."""
+    """The kernel's netem, where it can say what the links ask for."""
 
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
         stages = netem.stage_counts(spec.topology)

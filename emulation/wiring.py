@@ -203,7 +203,7 @@ def plan_wiring(
 ) -> Wiring:
     """Plan the interfaces of a run.
 
-    stages: how many stages of netem and tbf each path's packets go through; bridges and cables for them are laid in
+    stages: how many stages of netem each path's packets go through; bridges and cables for them are laid in
     the middle. None leaves the cables' ends in the middle to a relay. Raises ValueError for too many paths.
     """
     if len(topology.paths) > MOST_PATHS:

@@ -1,4 +1,4 @@
-"""A link as queueing disciplines, word for word, and what they cannot say. Syntax: tc-netem(8), tc-tbf(8), tc(8)."""
+"""A link as queueing disciplines, word for word, and what they cannot say. Syntax: tc-netem(8), tc(8)."""
 
 from dataclasses import replace
 
@@ -19,10 +19,10 @@ def words(link: LinkSpec, **settings: object) -> list[str]:
 
 
 def test_a_plain_link_is_a_transmitter_and_a_wire() -> None:
-    # 38 bytes of framing, 14 of which the kernel counts itself; a burst of 0.5 ms; a queue of one BDP;
+    # a queue of one BDP, 60 ms of 1 Gbit/s in packets of 1538 bytes; 38 bytes of framing, of which it counts 14 itself;
     # 1 Gbit/s * 30 ms / (28 + 38) bytes = 56,819 of the smallest packets, and 1,000 to spare
     assert words(LINK) == [
-        "stab overhead 24 linklayer ethernet tbf rate 1000000000bit burst 62500 limit 7500000",
+        "netem limit 4876 rate 1000000000bit 24",
         "netem limit 57819 delay 30000us",
     ]
 
@@ -32,14 +32,15 @@ def test_rates_are_plain_bits_so_that_tc_cannot_read_bytes() -> None:
     assert " rate 400000000000bit " in transmitter
 
 
-def test_a_slow_link_has_a_burst_of_two_packets_and_room_for_one() -> None:
-    (transmitter, _) = words(replace(LINK, rate_bps=1e6, queue_bytes=100))
-    assert transmitter.endswith("rate 1000000bit burst 3076 limit 1538")
+def test_a_queue_has_room_for_as_many_of_the_largest_packets_as_it_has_bytes_and_for_one_at_least() -> None:
+    assert words(replace(LINK, queue_bytes=10 * 1538))[0].startswith("netem limit 10 ")
+    assert words(replace(LINK, queue_bytes=11 * 1538 - 1))[0].startswith("netem limit 10 ")
+    assert words(replace(LINK, queue_bytes=100))[0].startswith("netem limit 1 ")
 
 
 def test_encapsulation_counts_on_the_wire() -> None:
-    assert words(LINK, overhead_bytes=50)[0].startswith("stab overhead 74 ")
-    assert words(replace(LINK, framing_bytes=0))[0].startswith("stab overhead -14 ")
+    assert words(LINK, overhead_bytes=50)[0].endswith(" 74")
+    assert words(replace(LINK, framing_bytes=0))[0].endswith(" -14")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,10 @@ def two_hops() -> Topology:
 
 def test_links_are_met_in_the_order_of_travel_each_in_its_direction() -> None:
     forth, back = path_stages(two_hops(), "via")
-    assert [stage[-1] for stage in forth if stage[0] == "netem"] == ["10%", "20%"]
-    assert [stage[-1] for stage in back if stage[0] == "netem"] == ["20000us", "10%"]
-    assert [stage[0] for stage in forth] == [stage[0] for stage in back] == ["stab", "netem", "stab", "netem"]
+    assert [stage[-1] for stage in forth[1::2]] == ["10%", "20%"]
+    assert [stage[-1] for stage in back[1::2]] == ["20000us", "10%"]
+    assert [stage[4] for stage in forth[::2]] == ["100000000bit", "200000000bit"]
+    assert [stage[4] for stage in back[::2]] == ["200000000bit", "100000000bit"]
 
 
 def test_every_stage_sits_where_packets_leave_a_bridge() -> None:

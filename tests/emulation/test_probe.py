@@ -12,7 +12,6 @@ from emulation.base import RunFailedError, UnsupportedError
 from emulation.namespaces import TwoCoasts
 from emulation.probe import ProbeResult, _arrival_rate, _Flight, _idle_s, probe
 from emulation.relay_process import Relays
-from emulation.wiring import MIDDLE
 from wan.loss import Bernoulli, GilbertElliott
 from wan.schedule import Outage
 from wan.topology import LinkSpec, Path, Site, Topology
@@ -91,17 +90,6 @@ def test_too_little_loss_is_off_as_well() -> None:
     wanted = topology(replace(LINK, loss=Bernoulli(probability=0.05)))
     with pretending(topology(LINK), wanted) as coasts:
         assert re.search(r"loss: 0 of \d+ packets, wanted a share of 0\.05", problems(probe(coasts, loss_time_s=0.5)))
-
-
-def test_the_token_bucket_is_as_fast_as_the_transmitter_it_stands_for() -> None:
-    """Where the kernel has no netem, the stages that are tbf can still be held to their rate."""
-    spec = topology(replace(LINK, queue_bytes=100_000))
-    with TwoCoasts(spec, stages=netem.stage_counts(spec)) as coasts:
-        for argv in netem.commands(coasts.wiring):
-            if "tbf" in argv:
-                coasts.namespaces.run(MIDDLE, argv)
-        found = probe(coasts, loss_time_s=0.1)
-    assert not [problem for problem in found.problems if "rate" in problem]
 
 
 def test_netem_impairs_as_specified_or_says_that_the_kernel_has_none() -> None:
