@@ -114,7 +114,7 @@ def _world(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
 @pytest.mark.usefixtures("_world")
 def test_compare_scales_by_itself_or_as_told(capsys: pytest.CaptureFixture[str]) -> None:
     narrow = ["compare", "--backend", "narrow", "--transport", "cubic", "--iterations", "2"]
-    for arguments, scale in (([], 50.0), (["--scale", "auto"], 50.0), (["--scale", "200"], 200.0)):
+    for arguments, scale in (([], 50.0), (["--scale", "200"], 200.0)):
         assert cli.main([*narrow, *arguments, "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert (document["scale"], document["transports"][0]["status"]) == (scale, "ok")
