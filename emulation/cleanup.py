@@ -3,6 +3,7 @@
 Namespaces and what is in them end with a run's processes, so there is nothing else to look for.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -46,7 +47,11 @@ def clean(*, to_the_last: bool = False) -> CleanReport:
             removed.append(matched[1])
         if to_the_last and [entry.name for entry in root.iterdir()] == [ROOT_LOCK]:
             (root / ROOT_LOCK).unlink()
-            root.rmdir()
+            try:
+                root.rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:  # a run that begins this very moment has made a lock of its own
+                    raise
     return CleanReport(removed=tuple(removed), killed=tuple(killed), running=tuple(running))
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from transports.events import Buffer, Event
-from wan.randomness import Rng as Rng  # what machines are given, under the name by which they know it
+from wan.randomness import Rng as Rng  # noqa: PLC0414 (what machines are given, under the name by which they know it)
 from wan.topology import Topology
 
 
