@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.cleanup import clean
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class MininetCoasts:
-    """A topology on Mininet, ready for packets. A context manager.
+    """A topology on Mininet, ready for packets. A context manager. nodes: Mininet's, hosts before bridges.
 
     The thread that opens it is in its namespace until it is closed. Raises UnsupportedError where the machine has no
     Mininet, we are not root, or the kernel or netem cannot do what the links ask for.
@@ -61,7 +61,8 @@ class MininetCoasts:
             stack.callback(self._net.stop)
             self._net.start()
             self._hosts = {site: self._net[f"{name}1"] for site, name in topo.names.items()}
-            for node in (*self._net.hosts, *self._net.switches):
+            self.nodes: tuple[Any, ...] = (*self._net.hosts, *self._net.switches)
+            for node in self.nodes:
                 self.directory.record(node.pid)
             for site, host in self._hosts.items():
                 flushes = [f"address flush dev {port.device}" for port in self.wiring.ports if port.site == site]

@@ -113,7 +113,7 @@ def _job(argv: Sequence[str]) -> str:
     """Return the script that the guest runs. What Python compiles is kept in memory, once for all processes."""
     lines = [
         f"export PYTHONPATH=/repo:{WHEELS} PYTHONPYCACHEPREFIX=/tmp/pycache MPLCONFIGDIR=/tmp/matplotlib",
-        "export XDG_CACHE_HOME=/tmp/cache COLUMNS=120",
+        "export XDG_CACHE_HOME=/tmp/cache COLUMNS=120 TERM=dumb NO_COLOR=1",
         f"exec {shlex.join(argv)}",
     ]
     return "\n".join(lines) + "\n"

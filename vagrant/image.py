@@ -121,9 +121,7 @@ def _make(made: Path, scratch: Path, time_limit_s: float) -> None:
             *(f"--dpkgopt=path-exclude={pattern}" for pattern in _UNWANTED),
             # A small initial RAM disk: it is unpacked at every boot, by an emulated processor.
             '--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"',
-            "--essential-hook=printf 'MODULES=list\\nCOMPRESS=lz4\\n' > \"$1/etc/initramfs-tools/conf.d/guest\""
-            if shutil.which("lz4")
-            else "--essential-hook=printf 'MODULES=list\\n' > \"$1/etc/initramfs-tools/conf.d/guest\"",
+            "--essential-hook=printf 'MODULES=list\\n' > \"$1/etc/initramfs-tools/conf.d/guest\"",
             f'--essential-hook=mkdir -p "$1{listing}/modules.d"',
             f"--essential-hook=printf '{kernel_modules}\\n' > \"$1{listing}/modules.d/guest\"",
             f'--customize-hook=mkdir -p "$1{WHEELS}"',
