@@ -125,10 +125,31 @@ class Filling:
         other._breaks = self._breaks.copy()
         return other
 
+    @property
+    def now(self) -> float:
+        """The fair share of the last event."""
+        return self._now
+
+    def admits(self, group: int, usage: Usage) -> bool:
+        """Tell whether `divert` may still be called: nothing would have happened otherwise so far."""
+        full = self._full
+        if any(edge in full for edge, _ in self._usages[group]):
+            return False
+        before = dict(self._usages[group])
+        received = self._functions[group].bps_at(self._now)
+        for edge, fraction in usage:
+            if edge in full:
+                return False
+            load = self._loads[edge] + self._slopes[edge] * (self._now - self._settled_at[edge])
+            load += (fraction - before.get(edge, 0.0)) * received
+            if load >= self._capacities[edge] * (1 - TOLERANCE):
+                return False
+        return True
+
     def divert(self, group: int, usage: Usage) -> None:
         """Send a group's traffic another way, as if it had gone there from the start.
 
-        For a group on its first usage, none of whose edges, old or new, is full.
+        For a group on its first usage, none of whose edges, old or new, is full; see `admits`.
         """
         rises = self.fair_shares[group] is None
         received = self._functions[group].bps_at(self._now)

@@ -11,14 +11,17 @@ What the paper leaves open is settled here, and reproduces its example (groups F
 - Candidates that are equally fair: the quantum goes where rounding took most away, then to the preferred tunnel.
 """
 
+from collections import deque
 from collections.abc import Collection, Sequence
-from itertools import chain
 from math import floor, inf
 
 from transports.b4.bandwidth import BandwidthFunction
 from transports.b4.filling import TOLERANCE, Filling, Usage
 from transports.b4.tunnels import Route, first_open
 from wan.checks import check_positive
+
+MOST_STAGES = 8
+"""That are kept: each costs a change for every decision, and saves the filling up to it."""
 
 SAME_FAIRNESS = 1e-9
 """Relative: fair shares closer than this are equal when two candidates are compared."""
@@ -58,8 +61,18 @@ class Quantiser:
         self._shares = fair_shares
         self._quanta = quanta
         self._closed = full
-        self._usages: list[Usage | None] = [spread(own[:1], [1.0]) if own else None for own in routes]
         self._fixed = [len(own) < 2 for own in routes]
+        self._at_hand = -1
+        usages = [spread(own[:1], [1.0]) if own else None for own in routes]
+        self._stages = [Filling(capacities_bps, functions, usages, self._advance, full=full)]
+        """Fillings that have got so far, in ascending order, with the splits that are decided as if from the start."""
+
+    def _advance(self, moved: int, full: Collection[int]) -> Usage | None:
+        """Let the groups that have not had their turn go on to another tunnel."""
+        if self._fixed[moved] or moved == self._at_hand:
+            return None
+        route = first_open(self._routes[moved], full)
+        return None if route is None else spread([route], [1.0])
 
     def splits(self) -> list[list[float]]:
         """Return the quantised splits of every group; they sum to 1 unless the group has no tunnel."""
@@ -68,7 +81,7 @@ class Quantiser:
             if len(self._routes[group]) > 1:
                 quantised[group] = self._split(group)
                 self._fixed[group] = True
-                self._usages[group] = spread(self._routes[group], quantised[group])
+                self._decide(group, spread(self._routes[group], quantised[group]))
         return quantised
 
     def fill(self, splits: Sequence[Sequence[float]]) -> Filling:
@@ -83,11 +96,9 @@ class Quantiser:
         total = sum(self._rates[group])
         wanted = [self._quanta * rate / total for rate in self._rates[group]]
         counts = [floor(each + TOLERANCE) for each in wanted]  # §4.3: down-quantise
-        left = self._quanta - sum(counts)
-        if left:
-            trunk = self._trunk(group, [(count + left) / self._quanta for count in counts])
-        for _ in range(left):
+        for _ in range(self._quanta - sum(counts)):
             order = sorted(range(len(counts)), key=lambda tunnel: (round(counts[tunnel] - wanted[tunnel], 9), tunnel))
+            trunk = self._trunk(group, [(count + 1) / self._quanta for count in counts])
             candidates = []
             for tunnel in order:
                 candidate = trunk.copy()
@@ -101,39 +112,86 @@ class Quantiser:
         """Return the filling up to where the group's split begins to matter, which all its candidates share.
 
         With each of the group's edges carrying the most that any candidate puts there, nothing differs between them
-        until the first of these edges would be full.
+        until the first of these edges would be full. It goes on from the last stage at which that is still to come.
         """
-        usages = self._usages.copy()
-        own = tuple((edge, min(1.0, part)) for edge, part in spread(self._routes[group], most))
-        usages[group] = own
-
-        def advance(moved: int, full: Collection[int]) -> Usage | None:
-            if self._fixed[moved] or moved == group:
-                return None
-            route = first_open(self._routes[moved], full)
-            return None if route is None else spread([route], [1.0])
-
-        trunk = Filling(self._capacities, self._functions, usages, advance, full=self._closed)
-        for _ in trunk.run(before=[edge for edge, _ in own]):
+        usage = tuple((edge, min(1.0, part)) for edge, part in spread(self._routes[group], most))
+        self._drop_stages(group, usage)
+        self._at_hand = group
+        trunk = self._stages[-1].copy()
+        trunk.divert(group, usage)
+        for _ in trunk.run(before=[edge for edge, _ in usage]):
             pass
+        if trunk.now > self._stages[-1].now:
+            self._stages.append(trunk.copy())
+            if len(self._stages) > MOST_STAGES:
+                del self._stages[MOST_STAGES // 2]
         return trunk
+
+    def _decide(self, group: int, usage: Usage) -> None:
+        """Let every stage be as if the group had had this split from the start."""
+        self._drop_stages(group, usage)
+        for stage in self._stages:
+            stage.divert(group, usage)
+
+    def _drop_stages(self, group: int, usage: Usage) -> None:
+        """Drop the stages that would not be what they are, did the group go this way; there is always a first one."""
+        while not self._stages[-1].admits(group, usage):
+            self._stages.pop()
 
 
 def _fairest(candidates: Sequence[Filling]) -> int:
     """Return which filling is the most max-min fair; the first of several.
 
-    They go on side by side, one stuck group at a time. As the fair shares come in ascending order, the first that
-    differs decides, and the rest need not be computed.
+    They go on side by side, the one that is least far first. As the fair shares at which groups get stuck come in
+    ascending order, the first that differs decides, and it is enough to know that all others are past it.
     """
-    runs = [(index, chain.from_iterable(candidate.run())) for index, candidate in enumerate(candidates)]
-    best = 0.0
-    while len(runs) > 1 and best < inf:
-        heads = [next(run, inf) for _, run in runs]
-        best = max(heads)
-        runs = [
-            run for run, head in zip(runs, heads, strict=True) if head == best or head >= best * (1 - SAME_FAIRNESS)
+    runners = [_Runner(index, candidate) for index, candidate in enumerate(candidates)]
+    while len(runners) > 1:
+        furthest = max(runner.at_least for runner in runners)
+        if furthest == inf and all(runner.ended for runner in runners):
+            break
+        runners = [
+            runner
+            for runner in runners
+            if not runner.stuck_at
+            or runner.stuck_at[0] == furthest
+            or runner.stuck_at[0] >= furthest * (1 - SAME_FAIRNESS)
         ]
-    return runs[0][0]
+        behind = [runner for runner in runners if not runner.stuck_at and not runner.ended]
+        if behind:
+            min(behind, key=lambda runner: runner.at_least).step()
+        elif all(runner.stuck_at for runner in runners):
+            for runner in runners:
+                runner.stuck_at.popleft()
+    return runners[0].index
+
+
+class _Runner:
+    """A filling that others race. stuck_at: fair shares of groups that got stuck and were not compared yet."""
+
+    __slots__ = ("_filling", "_run", "ended", "index", "stuck_at")
+
+    def __init__(self, index: int, filling: Filling) -> None:
+        self.index = index
+        self.ended = False
+        self.stuck_at: deque[float] = deque()
+        self._filling = filling
+        self._run = filling.run()
+
+    @property
+    def at_least(self) -> float:
+        """The least fair share at which its next group can get stuck."""
+        if self.stuck_at:
+            return self.stuck_at[0]
+        return inf if self.ended else self._filling.now
+
+    def step(self) -> None:
+        """Go on to the next full edge."""
+        stuck = next(self._run, None)
+        if stuck is None:
+            self.ended = True
+        else:
+            self.stuck_at += stuck
 
 
 def spread(routes: Sequence[Route], split: Sequence[float]) -> Usage:
