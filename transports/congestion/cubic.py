@@ -2,6 +2,7 @@
 
 from math import cbrt
 
+from transports.congestion.ack_train import AckTrainHyStart
 from transports.congestion.base import Ack
 from transports.congestion.hystart import HyStart
 from transports.congestion.loss_based import LossBased
@@ -23,6 +24,7 @@ class Cubic(LossBased):
     fast_convergence: yield more when the window at a loss is smaller than at the one before (RFC 9438 §4.7).
     hystart: HyStart++ (RFC 9406) governs the first slow start, with its own limit L of 8 segments per ACK instead of
     byte_count_limit, which holds for every later slow start, and for all of them without HyStart++.
+    ack_trains: Linux's HyStart, which also judges by trains of ACKs, in the place of HyStart++; it knows no limit.
     full_alpha: once the Reno-friendly estimate is as wide as the window before the loss, it grows a whole segment per
     round trip, as RFC 9438 §4.3 would have it; Linux's goes on with 0.53.
     Raises ValueError naming the argument.
@@ -36,6 +38,7 @@ class Cubic(LossBased):
         byte_count_limit: int = 2,
         fast_convergence: bool = True,
         hystart: bool = True,
+        ack_trains: bool = False,
         reduces: str = "flight",
         full_alpha: bool = True,
         c: float = C,
@@ -51,7 +54,7 @@ class Cubic(LossBased):
             byte_count_limit=byte_count_limit,
             decrease=beta,
             reduces=reduces,
-            hystart=HyStart(mss_bytes=mss_bytes) if hystart else None,
+            hystart=(AckTrainHyStart() if ack_trains else HyStart(mss_bytes=mss_bytes)) if hystart else None,
         )
         self._c = c * mss_bytes  # bytes / s³
         self._alpha = 3 * (1 - beta) / (1 + beta)  # RFC 9438 §4.3

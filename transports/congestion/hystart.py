@@ -22,8 +22,8 @@ class HyStart:
     of RFC 3465's limit as long as HyStart++ governs, since RFC 9406 §4.2 gives the whole rule of growth. Where each ACK
     covers two segments at most, every limit from 2 on comes to the same.
 
-    active: HyStart++ governs slow start. Whoever holds it clears it upon loss or a timeout: RFC 9406 §4.3 wants it for
-    the first slow start only. Sizes are bytes, times seconds. Raises ValueError naming the argument.
+    active: HyStart++ governs slow start, the first one only (RFC 9406 §4.3). Sizes are bytes, times seconds. Raises
+    ValueError naming the argument.
     """
 
     __slots__ = (
@@ -59,10 +59,20 @@ class HyStart:
         growth = min(acked_bytes, self._limit_bytes)
         return growth / CSS_GROWTH_DIVISOR if self._baseline_s < _INFINITY else growth
 
-    def on_ack(self, *, rtt_s: float | None, round_started: bool) -> None:
+    def on_loss(self, now: float) -> None:
+        """End: RFC 9406 §4.3 wants it for the first slow start only."""
+        self.active = False
+
+    def on_timeout(self) -> None:
+        """Do nothing: the slow start that follows is not the first."""
+
+    def on_ack(
+        self, *, rtt_s: float | None, round_started: bool, now: float = 0.0, window_segments: float = 0.0
+    ) -> None:
         """Take an ACK's RTT sample, after the window has grown by it. Clears `active` when slow start is over.
 
         round_started: this ACK is the first of a round. Rounds are told by sequence numbers, which is the sender's.
+        now, window_segments: what `AckTrainHyStart` asks for besides; neither matters here.
         """
         if round_started:
             self._last_min_s, self._min_s, self._samples = self._min_s, _INFINITY, 0

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from typing import NamedTuple
 
+from transports.congestion.ack_train import AckTrainHyStart
 from transports.congestion.base import Ack, CongestionControl
 from transports.congestion.hystart import HyStart
 
@@ -25,7 +26,7 @@ class LossBased(CongestionControl):
     delayed ACKs grow by half per round as RFC 5681 has it, 2 doubles it. After a timeout it is 1 (RFC 3465 §2.3).
     decrease: the share that ssthresh becomes. reduces: of what. "flight" is what is in flight (RFC 5681 §3.1
     equation 4), "window" the window, as kernels do and RFC 9438 §4.6 allows where only a window that is used grows; it
-    may then be up to twice what the application has used. hystart: governs the first slow start, if given.
+    may then be up to twice what the application has used. hystart: says when slow start is to be left, if given.
     The window grows only while it, not the application, holds the sender back (RFC 9438 §5.8, RFC 7661).
     Raises ValueError naming the argument.
     """
@@ -38,7 +39,7 @@ class LossBased(CongestionControl):
         byte_count_limit: int,
         decrease: float,
         reduces: str,
-        hystart: HyStart | None,
+        hystart: HyStart | AckTrainHyStart | None,
     ) -> None:
         if mss_bytes < 1:
             raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
@@ -92,8 +93,13 @@ class LossBased(CongestionControl):
             if acked_bytes > 0:
                 self._avoid(acked_bytes, ack.now)
         hystart = self._hystart
-        if hystart is not None and hystart.active:
-            hystart.on_ack(rtt_s=ack.rtt_s, round_started=ack.round_started)
+        if hystart is not None and hystart.active and self.cwnd_bytes < self.ssthresh_bytes:
+            hystart.on_ack(
+                rtt_s=ack.rtt_s,
+                round_started=ack.round_started,
+                now=ack.now,
+                window_segments=self.cwnd_bytes / self.mss_bytes,
+            )
             if not hystart.active:
                 self.ssthresh_bytes = self.cwnd_bytes  # RFC 9406 §4.2
 
@@ -119,7 +125,7 @@ class LossBased(CongestionControl):
         """Set ssthresh; PRR leads there, and `on_recovery_end` makes it the window."""
         self._save()
         self._in_episode = True
-        self._reduce(in_flight_bytes)
+        self._reduce(now, in_flight_bytes)
 
     def on_recovery_end(self, now: float) -> None:
         """End the episode: the window is ssthresh (RFC 6582 §3.2 step 3, RFC 9937 §6.4)."""
@@ -132,7 +138,9 @@ class LossBased(CongestionControl):
         if first:
             if not self._in_episode:  # what a fast recovery saved reaches further back
                 self._save()
-            self._reduce(in_flight_bytes)
+            self._reduce(now, in_flight_bytes)
+        if self._hystart is not None:
+            self._hystart.on_timeout()
         self.cwnd_bytes = float(self.mss_bytes)
         self._in_episode = False
         self._after_timeout = True
@@ -154,9 +162,9 @@ class LossBased(CongestionControl):
         active = self._hystart is not None and self._hystart.active
         self._undo = Undo(self.cwnd_bytes, self.ssthresh_bytes, active, self._own_state())
 
-    def _reduce(self, in_flight_bytes: int) -> None:
+    def _reduce(self, now: float, in_flight_bytes: int) -> None:
         base_bytes = self.cwnd_bytes if self._reduces_window else in_flight_bytes
         self.ssthresh_bytes = max(base_bytes * self._decrease, 2.0 * self.mss_bytes)
         if self._hystart is not None:
-            self._hystart.active = False  # RFC 9406 §4.3
+            self._hystart.on_loss(now)
         self._reduced()

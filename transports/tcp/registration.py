@@ -13,14 +13,15 @@ from transports.tcp.parameters import TcpParameters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CubicParameters(TcpParameters):
-    """CUBIC's own, besides TCP's: fast convergence (RFC 9438 §4.7) and HyStart++ (RFC 9406).
+    """CUBIC's own, besides TCP's: fast convergence (RFC 9438 §4.7) and HyStart (RFC 9406's HyStart++, or Linux's).
 
-    full_alpha: grow as fast as Reno once as wide as before a loss (RFC 9438 §4.3). Linux does not, nor is it the
-    default here.
+    full_alpha: grow as fast as Reno once as wide as before a loss (RFC 9438 §4.3). ack_trains: Linux's HyStart in the
+    place of HyStart++. Both defaults are what Linux does.
     """
 
     fast_convergence: bool = True
     hystart: bool = True
+    ack_trains: bool = True
     full_alpha: bool = False
 
 
@@ -52,6 +53,7 @@ def _cubic(context: EndpointContext) -> Endpoint:
             byte_count_limit=parameters.byte_count_limit,
             fast_convergence=parameters.fast_convergence,
             hystart=parameters.hystart,
+            ack_trains=parameters.ack_trains,
             full_alpha=parameters.full_alpha,
             reduces=parameters.reduces,
         ),
@@ -74,7 +76,7 @@ CUBIC = TransportSpec(
     name="cubic",
     kind="sans-io",
     paths="one",
-    description="TCP CUBIC (RFC 9438) with HyStart++ (RFC 9406), SACK, RACK-TLP and PRR",
+    description="TCP CUBIC (RFC 9438) with HyStart, SACK, RACK-TLP and PRR",
     parameters=CubicParameters,
     make_endpoint=_cubic,
     colour="#d55e00",
