@@ -1,0 +1,69 @@
+"""Worlds beside one another: which runs make a figure, and what a figure says of them."""
+
+from dataclasses import replace
+from statistics import median
+
+import pytest
+
+from emulation.scaled import scaled_run
+from emulation.simulator import SimulatorBackend
+from experiments.cli import main
+from experiments.worlds import Case, Cell, Row, compare_worlds, standard_cases
+from transports.registry import Registry
+
+
+def cases(scale: float) -> dict[str, Case]:
+    found = standard_cases(Registry.installed(), iterations=2)
+    return {name: Case(name=name, scenario=scenario, scale=scale) for name, scenario in found}
+
+
+def test_the_five_scenarios_of_the_comparison_can_be_run_and_scaled() -> None:
+    simulator = SimulatorBackend(Registry.installed())
+    rows = compare_worlds(list(cases(100).values()), ["cubic"], [("sim", simulator)], tell=lambda line: None)
+    assert [row.scenario for row in rows] == ["lossless", "loss 1e-4", "loss 1e-3", "shallow queue", "tail loss"]
+    for row in rows:
+        (cell,) = row.cells
+        assert (cell.n, cell.status) == (2, "ok")
+        assert cell.median_s is not None
+        assert cell.median_s > row.bound_s
+        assert row.disagreement is None
+
+
+def test_one_figure_is_made_of_all_seeds_and_the_same_seeds_agree() -> None:
+    simulator = SimulatorBackend(Registry.installed())
+    case = cases(20)["loss 1e-3"]
+    worlds = [("sim", simulator), ("again", simulator)]
+    (row,) = compare_worlds([replace(case, seeds=3)], ["reno"], worlds, tell=lambda line: None)
+    assert [cell.n for cell in row.cells] == [6, 6]
+    assert row.disagreement == 0.0
+    singly = [
+        iteration.completion_s
+        for seed in range(3)
+        for iteration in simulator.run(
+            scaled_run(case.scenario.run_spec("reno", seed=seed, sampled=False), case.scale)
+        ).iterations
+        if iteration.completion_s is not None
+    ]
+    assert row.cells[0].median_s == median(singly)
+
+
+def test_worlds_disagree_by_the_largest_median_over_the_smallest() -> None:
+    def cell(world: str, median_s: float | None) -> Cell:
+        return Cell(world=world, transport="reno", median_s=median_s, n=1, status="ok")
+
+    row = Row(
+        scenario="lossless",
+        transport="reno",
+        scale=20,
+        bound_s=0.1,
+        cells=(cell("sim", 0.2), cell("netns", 0.22), cell("mininet", None)),
+    )
+    assert row.disagreement == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("option", ["--iterations", "--seeds"])
+def test_a_number_of_runs_that_makes_no_sense_is_refused_by_its_option(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "--worlds", option, "0"]) == 2
+    assert capsys.readouterr().err.count(option) == 1
