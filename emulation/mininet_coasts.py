@@ -46,6 +46,7 @@ class MininetCoasts:
         if os.geteuid() != 0:
             raise UnsupportedError("Mininet has to be run as root")
         setLogLevel("warning")
+        Mininet.inited = True  # what it would do first is to raise limits of the whole machine
         clean()
         with ExitStack() as stack:
             self.directory = stack.enter_context(RunDirectory())
