@@ -19,11 +19,14 @@ from transports.multipath.fec_wire import (
     FecProtocolError,
     Missing,
     encode_control,
+    is_sounding,
+    sounding_index,
 )
 from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
 from transports.multipath.quic_credentials import Credentials, public_credentials
 from transports.multipath.quic_link import QuicLink
 from transports.multipath.redundancy import ALL_CODES, MESSAGES_PER_STEP
+from transports.multipath.sounding import Sounding, SpreadMeter
 from wan.checks import check_not_negative, check_positive, check_probability, check_whole
 
 GRACE_S = 0.5  # for the other paths to connect, after the first one has
@@ -47,7 +50,7 @@ class FecParameters(QuicParameters):
     cover_paths: int = 0
     max_overhead: float = 1.0
     tail_losses: int = 10
-    initial_loss: float = 1e-3
+    initial_loss: float = 1e-2
     max_message_bytes: int = 1 << 34
 
     def __post_init__(self) -> None:
@@ -107,6 +110,8 @@ class FecEndpoint(Endpoint):
             link.source = self._sender.pull
         self._timers = [link.get_timer() or INFINITY for link in self._links]
         self._silence_at = INFINITY
+        self._soundings = [Sounding(link, self._sender.pull, wanted=context.role == "client") for link in self._links]
+        self._meters = [SpreadMeter() for _ in self._links]
         self._events: deque[Event] = deque()
         self._waiting: list[tuple[int, Buffer]] = []
         self._connected = self._failed = False
@@ -166,7 +171,7 @@ class FecEndpoint(Endpoint):
                 self._links[path_id].handle_timer(now)
                 self._after(path_id, now)
         if self._give_up_waiting_s <= now:
-            self._connect(now)
+            self._stop_waiting(now)
         if self._silence_at <= now:
             before = self._sender.silences
             self._sender.on_timer(now)
@@ -219,11 +224,14 @@ class FecEndpoint(Endpoint):
         receiver = self._receiver
         try:
             for symbol in link.take_symbols():
-                receiver.on_symbol(symbol, now)
+                if is_sounding(symbol):
+                    self._on_sounding(path_id, symbol, now)
+                else:
+                    receiver.on_symbol(symbol, now)
             if control := link.take_control():
                 receiver.patience_s = max(FIRST_PATIENCE_S, 2 * max(lane.rtt_s for lane in self._lanes))
                 for frame in self._readers[path_id].feed(control):
-                    self._take(frame, now)
+                    self._take(path_id, frame, now)
         except FecProtocolError as error:
             self._fail(f"the far end broke the protocol: {error}")
             return
@@ -233,13 +241,21 @@ class FecEndpoint(Endpoint):
         if link.failure and path_id not in self._given_up:
             self._give_up(path_id, now)
 
-    def _take(self, frame: ControlFrame, now: float) -> None:
+    def _take(self, path_id: int, frame: ControlFrame, now: float) -> None:
         if isinstance(frame, Announcement):
             self._receiver.on_announcement(frame, now)
         elif isinstance(frame, Done):
             self._sender.on_done(frame.number)
         elif isinstance(frame, Missing):
             self._sender.on_missing(frame, now)
+        else:
+            self._soundings[path_id].on_spread(frame)
+
+    def _on_sounding(self, path_id: int, octets: bytes, now: float) -> None:
+        """Tell the far end how what sounds the path is spread."""
+        spread = self._meters[path_id].on_sounding(sounding_index(octets), now)
+        if spread is not None and self._links[path_id].ready:
+            self._links[path_id].send_control(encode_control(spread))
 
     def _pass_on(self) -> None:
         """Hand over what the receiver has made."""
@@ -263,11 +279,24 @@ class FecEndpoint(Endpoint):
     # -- beginning and end --------------------------------------------------------------------------------------------
 
     def _see_whether_connected(self, now: float) -> None:
-        ready = sum(link.ready for link in self._links)
-        if ready and ready + len(self._given_up) == len(self._links):
+        for link, lane, sounding in zip(self._links, self._lanes, self._soundings, strict=True):
+            if link.ready and not sounding.begun:
+                sounding.begin(now)
+                lane.stirred = True
+                self._give_up_waiting_s = min(self._give_up_waiting_s, now + GRACE_S)
+        done = sum(
+            link.ready and sounding.over(now) for link, sounding in zip(self._links, self._soundings, strict=True)
+        )
+        if done and done + len(self._given_up) == len(self._links):
             self._connect(now)
-        elif ready and self._give_up_waiting_s == INFINITY:
-            self._give_up_waiting_s = now + GRACE_S
+
+    def _stop_waiting(self, now: float) -> None:
+        """Wait no longer for paths to connect, but for those that have until they are sounded."""
+        ends_s = [sounding.ends_s for sounding in self._soundings if sounding.begun and not sounding.over(now)]
+        if ends_s:
+            self._give_up_waiting_s = max(ends_s)
+        else:
+            self._connect(now)
 
     def _connect(self, now: float) -> None:
         self._give_up_waiting_s = INFINITY

@@ -16,6 +16,7 @@ from transports.multipath.fec_lane import SendingLane, Verdict
 from transports.multipath.fec_message import OutgoingMessage
 from transports.multipath.fec_wire import (
     ANNOUNCEMENT_BLOCK,
+    SOUNDING_BLOCK,
     SYMBOL_HEADER,
     ControlFrame,
     Missing,
@@ -210,7 +211,7 @@ class FecSender:
             number, block_at = tag >> 48, tag >> 32 & 0xFFFF
             position = lane.positions.pop(tag, None)
             message = self._messages.get(number)
-            if block_at == ANNOUNCEMENT_BLOCK:
+            if block_at >= SOUNDING_BLOCK:
                 continue
             if position is None:
                 if acked and tag in lane.lost.get(number, ()):  # it was only late

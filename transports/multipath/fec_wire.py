@@ -3,7 +3,8 @@
 A symbol is a DATAGRAM frame of its own: message number (32 bits), block (16), index (32), then the octets. An
 announcement tells how a message is cut and protected; it goes on every path's control stream, and again in DATAGRAM
 frames (block 0xFFFF) throughout the message, so that no single loss delays it. The receiver answers on the control
-streams: a message is done, or blocks of it miss so many symbols. Integers are big-endian.
+streams: a message is done, or blocks of it miss so many symbols. What sounds a path (block 0xFFFE, see `sounding`) is
+answered on that path's control stream. Integers are big-endian.
 """
 
 import struct
@@ -16,7 +17,8 @@ from transports.multipath.redundancy import ALL_CODES
 
 SYMBOL_HEADER = Struct(">IHI")
 ANNOUNCEMENT_BLOCK = 0xFFFF
-MAX_BLOCKS = ANNOUNCEMENT_BLOCK - 1
+SOUNDING_BLOCK = 0xFFFE
+_SOUNDING = b"\xff\xfe"
 MAX_CONTROL_BYTES = 1 << 20
 
 _ANNOUNCEMENT = Struct(">IQQHHB")
@@ -24,7 +26,18 @@ _FRAME = Struct(">BI")
 _NUMBER = Struct(">I")
 _MISSING_HEAD = Struct(">II")
 _MISSING = Struct(">HI")
-ANNOUNCE, DONE, MISSING = 1, 2, 3
+_SPREAD = Struct(">Q")
+ANNOUNCE, DONE, MISSING, SPREAD = 1, 2, 3, 4
+
+
+def is_sounding(octets: bytes) -> bool:
+    """Tell whether a DATAGRAM frame only sounds its path."""
+    return octets[4:6] == _SOUNDING and len(octets) >= SYMBOL_HEADER.size
+
+
+def sounding_index(octets: bytes) -> int:
+    """Return the how manyth of its sounding a DATAGRAM frame is."""
+    return int(SYMBOL_HEADER.unpack_from(octets)[2])
 
 
 class FecProtocolError(ValueError):
@@ -105,7 +118,13 @@ class Missing(NamedTuple):
     blocks: dict[int, int]
 
 
-ControlFrame = Announcement | Done | Missing
+class Spread(NamedTuple):
+    """The packets that sounded this path arrived `interval_ps` picoseconds apart, where they were closest."""
+
+    interval_ps: int
+
+
+ControlFrame = Announcement | Done | Missing | Spread
 
 
 def encode_control(frame: ControlFrame) -> bytes:
@@ -114,6 +133,8 @@ def encode_control(frame: ControlFrame) -> bytes:
         kind, body = ANNOUNCE, frame.encode()
     elif isinstance(frame, Done):
         kind, body = DONE, _NUMBER.pack(frame.number)
+    elif isinstance(frame, Spread):
+        kind, body = SPREAD, _SPREAD.pack(frame.interval_ps)
     else:
         pairs = (_MISSING.pack(block, count) for block, count in frame.blocks.items())
         kind, body = MISSING, _MISSING_HEAD.pack(frame.number, frame.serial) + b"".join(pairs)
@@ -149,6 +170,8 @@ def _decode_control(kind: int, body: bytes) -> ControlFrame:
         return decode_announcement(body)
     if kind == DONE and len(body) == _NUMBER.size:
         return Done(_NUMBER.unpack(body)[0])
+    if kind == SPREAD and len(body) == _SPREAD.size and any(body):
+        return Spread(_SPREAD.unpack(body)[0])
     pairs = body[_MISSING_HEAD.size :]
     if kind == MISSING and len(body) >= _MISSING_HEAD.size and len(pairs) % _MISSING.size == 0:
         number, serial = _MISSING_HEAD.unpack_from(body)

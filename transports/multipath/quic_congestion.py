@@ -48,6 +48,20 @@ class QuicAdaptive(Adaptive):
             self._flight.rate_bps = max(self._flight.rate_bps, self._round.best_bps, self._last_best_bps)
             self.pacing_rate_bps = STARTUP_PACE * self._flight.rate_bps
 
+    @property
+    def starting(self) -> bool:
+        """Tell whether nothing is known of the path yet."""
+        return self.mode is Mode.STARTUP
+
+    def take_rate(self, rate_bps: float | None) -> None:
+        """Start up from what the far end has seen (None: nothing), in place of what acknowledgements have shown.
+
+        The next burst opens at it.
+        """
+        self._flight = BestFlight()
+        self._flight.rate_bps = rate_bps
+        self.pacing_rate_bps = None if rate_bps is None else STARTUP_PACE * rate_bps
+
     def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
         """Take a timeout; what flights have shown at startup is forgotten with it."""
         super().on_timeout(now, in_flight_bytes, first=first)

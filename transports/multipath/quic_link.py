@@ -33,7 +33,8 @@ class QuicLink(PathConnection):
 
     role: "client" begins the handshake with the first `datagrams_to_send`; a "server" waits for it. credentials: the
     server's; a client needs only the certificate, which it pins. make_congestion(mss_bytes) returns the controller.
-    continuous: streams carry control octets (see `PathConnection`); otherwise each is a message.
+    continuous: streams carry control octets (see `PathConnection`); otherwise each is a message. datagram_bytes: the
+    largest UDP payload.
     Raises ValueError for an MTU that is too small for QUIC, and for a server without a private key.
     """
 
@@ -51,6 +52,7 @@ class QuicLink(PathConnection):
             raise ValueError("credentials: a server needs the private key")
         datagram_bytes = view.mtu_bytes - HEADERS_BYTES
         self.path_id = view.path_id
+        self.datagram_bytes = datagram_bytes
         self.symbol_bytes = datagram_bytes - 1 - CONNECTION_ID_BYTES - NUMBER_BYTES - TAG_BYTES - SYMBOL_HEADER_BYTES
         self.failure = ""
         self.congestion = make_congestion(datagram_bytes)

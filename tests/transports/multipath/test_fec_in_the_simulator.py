@@ -1,5 +1,4 @@
-"""What FEC-protected QUIC owes its users, in whole runs of the simulator. From the second iteration on, as the first
-one knows nothing of the paths."""
+"""What FEC-protected QUIC owes its users, in whole runs of the simulator; every path has been sounded before."""
 
 import pytest
 

@@ -1,0 +1,117 @@
+"""Sounding a path before its first burst: a few rounds of padding, from whose spread the far end reads the rate.
+
+Between the end of the handshake and the first message a path is idle, and nothing is known of it but its round trip.
+Three rounds of slow start as RFC 9002 §7.3.1 has them (10, 20 and 40 packets, each only once the ones before are
+acknowledged) arrive as trains that the bottleneck has spread (Dovrolis, Ramanathan and Moore, "Packet-dispersion
+techniques and a capacity-estimation methodology", IEEE/ACM ToN 2004), so that the first burst opens at that rate as
+every later one does. The spread is measured where the trains arrive: acknowledgements that wait behind a train of
+the other direction say little. Only a client sounds: it opened the connection because it has much to send.
+"""
+
+from collections import deque
+from itertools import pairwise
+
+from transports.congestion.base import CongestionControl
+from transports.multipath.fec_wire import SOUNDING_BLOCK, SYMBOL_HEADER, Spread
+from transports.multipath.quic_congestion import QuicAdaptive
+from transports.multipath.quic_link import QuicLink
+from transports.multipath.quic_path import Symbol, SymbolSource
+
+PACKETS = 70
+ROUNDS = 12  # round trips after which a sounding ends, whatever has been told: three, and what repairs may take
+UNKNOWN_RTT_S, UNTOLD_S = 0.1, 1e6
+WINDOW = 24  # packets over which the spread is measured: only the third round has so many
+TELL_EVERY, NEWS = 8, 0.99  # packets; and times what was told before
+INFINITY = float("inf")
+
+
+def learns(congestion: CongestionControl) -> QuicAdaptive | None:
+    """Return the controller if it can make use of a rate that it is told, and has none; None otherwise."""
+    return congestion if isinstance(congestion, QuicAdaptive) and congestion.starting else None
+
+
+class Sounding:
+    """The sending end of one path's sounding.
+
+    source: gives the path's symbols once it is over. wanted: there is something to be sounded for. ends_s: when it is
+    over at the latest; inf before it has begun. rate_bps: what the far end has seen, bit/s of UDP payload; None before
+    it has told.
+    """
+
+    def __init__(self, link: QuicLink, source: SymbolSource, *, wanted: bool) -> None:
+        self.ends_s = INFINITY
+        self.rate_bps: float | None = None
+        self._link = link
+        self._source = source
+        self._wanted = wanted
+        self._sent = PACKETS
+        self._is_over = False
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether it has begun."""
+        return self.ends_s < INFINITY
+
+    def begin(self, now: float) -> None:
+        """Let padding leave on a path that has just connected, if its controller learns anything from it."""
+        self.ends_s = now
+        if self._wanted and learns(self._link.congestion) is not None:
+            self.ends_s += ROUNDS * (self._link.rtt.srtt_s or UNKNOWN_RTT_S)
+            self._sent = 0
+            self._link.source = self._pull
+            self._link.pace_bps = INFINITY  # the window is small; a pace would only show itself
+
+    def _pull(self, path_id: int, leave_s: float) -> Symbol | None:
+        """Return the next of the padding."""
+        if self._sent == PACKETS:
+            return None
+        header = SYMBOL_HEADER.pack(0, SOUNDING_BLOCK, self._sent)
+        self._sent += 1
+        return Symbol(header.ljust(self._link.symbol_bytes, b"\0"), SOUNDING_BLOCK << 32)
+
+    def on_spread(self, spread: Spread) -> None:
+        """Take what the far end has seen."""
+        self.rate_bps = 8e12 * self._link.datagram_bytes / spread.interval_ps
+
+    def over(self, now: float) -> bool:
+        """Tell whether it is over: the far end has told, or start-up is over already, or there is no more time."""
+        if self._is_over or not self.begun:
+            return self._is_over
+        link = self._link
+        controller = learns(link.congestion)
+        answered = self._sent == PACKETS and self.rate_bps is not None and not link.in_flight_bytes
+        if controller is None or not self._wanted or answered or now >= self.ends_s or link.failure:
+            self._is_over = True
+            link.source, link.pace_bps = self._source, None
+            if controller is not None and self._wanted:
+                controller.take_rate(self.rate_bps)
+        return self._is_over
+
+
+class SpreadMeter:
+    """The receiving end of one path's sounding."""
+
+    def __init__(self) -> None:
+        self._arrivals: deque[tuple[int, float]] = deque()
+        self._least_s = INFINITY
+        self._told_s = UNTOLD_S
+
+    def on_sounding(self, index: int, now: float) -> Spread | None:
+        """Take the arrival of the padding's packet `index`; return what is to be told of it, if anything.
+
+        What is missing between two packets has left in its turn all the same: the first index is subtracted.
+        """
+        arrivals = self._arrivals
+        if index >= PACKETS or (arrivals and index <= arrivals[-1][0]):
+            return None
+        arrivals.append((index, now))
+        while len(arrivals) > 2 and index - arrivals[1][0] >= WINDOW - 1:
+            arrivals.popleft()
+        first, first_s = arrivals[0]
+        took_s = now - first_s
+        if index - first >= WINDOW - 1 and max(later[1] - at[1] for at, later in pairwise(arrivals)) < took_s / 4:
+            self._least_s = min(self._least_s, took_s / (index - first))  # and no pause between two rounds is in it
+        if self._least_s > NEWS * self._told_s or (index % TELL_EVERY and index < PACKETS - 1):
+            return None
+        self._told_s = self._least_s
+        return Spread(max(1, round(1e12 * self._least_s)))
