@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.store import StoreError
 
 OVERVIEW, SERIES, LOSS = "overview.png", "series.png", "efficiency-against-loss.png"
+EXPOSED, STAGES = "exposed-share.png", "stages.png"
 
 
 def check_places(directory: Path, names: Sequence[str]) -> None:
@@ -18,6 +19,16 @@ def check_places(directory: Path, names: Sequence[str]) -> None:
     for name in names:
         if (directory / name).is_dir():
             raise StoreError(f"{directory / name}: is a directory, and a picture is to stand there")
+
+
+def make_place(directory: Path, names: Sequence[str]) -> None:
+    """Make `directory` for pictures, with its parents. Raises StoreError, in one sentence, where they cannot stand."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(f"{directory}: is no directory for pictures ({why})") from error
+    check_places(directory, names)
 
 
 def prepare_matplotlib() -> None:

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from experiments.arguments import directory
 from experiments.compare import compare
-from experiments.console import say
+from experiments.console import DONE, UNSUPPORTED, say
 from experiments.extrapolate import DEFAULT_DEPLOYMENT, read_case
 from experiments.extrapolation.fit import Fit, TooFewError, fit, measure
 from experiments.extrapolation.sizing import Need, Question, allowed_s, at, least_bps, need, step_share
 from experiments.extrapolation.sizing import Path as WanPath
 from experiments.extrapolation.slowest import SCOPES, Scope
 from experiments.extrapolation.tails_models import MODELS, model_of
-from experiments.pictures import prepare_matplotlib
+from experiments.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib
 from experiments.reading import ScenarioError, shown
 from experiments.store import Store
 from transports.registry import Registry
@@ -60,11 +60,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """All transports' answers to one question."""
+    """All transports' answers to one question. of_runs: the losses were measured, not given."""
 
     question: Question
     target: float | None
     rows: tuple[Row, ...]
+    of_runs: bool = False
 
     @property
     def dearest_bps(self) -> float | None:
@@ -99,7 +100,7 @@ def size_measured(question: Question, directory: Path, names: Sequence[str] | No
                 f"--from {directory}: holds runs of several scenarios or backends; give one's directory"
             )
         results = {result.name: result for result in compare(store, [run.key for run in runs]).transports}
-        for name in names or list(results):
+        for name in names or sorted(results, key=_place):
             if name not in results:
                 raise ScenarioError(
                     f"--transport: {shown(name)} is not among the results; there are {', '.join(results)}"
@@ -110,7 +111,12 @@ def size_measured(question: Question, directory: Path, names: Sequence[str] | No
                 rows.append(_refused(name, str(error)))
                 continue
             rows.append(_measured_row(question, fitted, target))
-    return Sizing(question=question, target=target, rows=tuple(rows))
+    return Sizing(question=question, target=target, rows=tuple(rows), of_runs=True)
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Return where a transport stands in the table: models in their order, and after them what has none."""
+    return (list(MODELS).index(name) if name in MODELS else len(MODELS), name)
 
 
 def _refused(name: str, reason: str, measured: Measurement | None = None) -> Row:
@@ -155,7 +161,7 @@ def to_document(sizing: Sizing, files: Sequence[str]) -> dict[str, Any]:
         "target_share": float(step_share(question, 0.0)) if sizing.target is None else sizing.target,
         "wan_rtt_s": deployment.wan_rtt_s,
         "wan_bps": deployment.wan_bps,
-        "loss": None if any(row.measured for row in sizing.rows) else float(question.path.loss),
+        "loss": None if sizing.of_runs else float(question.path.loss),
         "tail_loss": float(question.path.tail_loss),
         "assumptions": asdict(question.assumptions),
         "transports": [
@@ -207,7 +213,7 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
             reasons.append(Text(f"{row.transport}: refused: {row.refused}.", style="yellow"))
         elif row.found and row.found.least_bps is None:
             reasons.append(Text(f"{row.transport}: no bandwidth suffices: {row.found.reason}."))
-    path = "measured loss" if any(row.measured for row in sizing.rows) else f"loss {float(question.path.loss):g}"
+    path = "measured loss" if sizing.of_runs else f"loss {float(question.path.loss):g}"
     steps = f"in {100 * question.share:g} % of steps"
     title = f"{deployment.name}: WAN to {aim} {steps}, RTT {format_time(deployment.wan_rtt_s)}, {path}"
     lines = [
@@ -344,6 +350,8 @@ def _size(arguments: argparse.Namespace) -> int:
             model_of(name)
     except ValueError as error:
         raise ScenarioError(str(error)) from None
+    if arguments.out is not None:
+        make_place(arguments.out, [EXPOSED, STAGES])
     if arguments.source is None:
         sizing = size(question, arguments.transport or list(MODELS), target)
     else:
@@ -356,7 +364,7 @@ def _size(arguments: argparse.Namespace) -> int:
         with console.capture() as captured:
             console.print(to_table(sizing, [f"written: {', '.join(files)}"] if files else []))
         say(captured.get().removesuffix("\n"))
-    return 0
+    return UNSUPPORTED if all(row.found is None for row in sizing.rows) else DONE
 
 
 def _draw(sizing: Sizing, into: Path) -> list[str]:
@@ -368,5 +376,4 @@ def _draw(sizing: Sizing, into: Path) -> list[str]:
         return []
     losses = [row.measured.loss for row in sizing.rows if row.measured]
     question = at(sizing.question, loss=max(losses)) if losses else sizing.question
-    into.mkdir(parents=True, exist_ok=True)
     return [str(path) for path in draw_sizing(question, models, sizing.target, Registry.installed(), into)]

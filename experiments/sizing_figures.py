@@ -16,11 +16,11 @@ from experiments.extrapolation.sizing import Question, at, gradient_exposed_s, l
 from experiments.extrapolation.stages import gradient_stages
 from experiments.extrapolation.tails import Array, TailModel
 from experiments.extrapolation.tails_pointwise import PointwiseModel
+from experiments.pictures import EXPOSED, STAGES
 from experiments.plot import STYLE, Look, save_picture, short_probability
 from transports.registry import Registry, UnknownTransportError
 from wan.units import format_rate, format_time
 
-EXPOSED, STAGES = "exposed-share.png", "stages.png"
 LOSSES = (1e-8, 1e-2)
 TAIL_LOSSES = (1e-10, 1e-1)
 RTTS_MS = (2.0, 120.0)

@@ -163,6 +163,7 @@ def add_parser(commands: Any) -> None:
 def _validate(arguments: argparse.Namespace) -> int:
     if arguments.worlds:
         return worlds.run(arguments)
+    worlds.require_worlds(arguments)
     checks = check_all(load_references())
     if arguments.json:
         say(json.dumps(to_document(checks), indent=2, allow_nan=False))

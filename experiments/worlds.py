@@ -32,6 +32,7 @@ from wan.loss import Bernoulli
 from wan.units import format_time
 
 TOLERANCE = 0.10
+ITERATIONS, SEEDS = 20, 3
 _WORSE = ("ok", "degraded", "failed")
 KERNEL = {"reno": "kernel-reno", "cubic": "kernel-cubic"}
 # Twice an RTO of 260 to 350 ms is below the gap, three times it above: every world halves idle windows as often.
@@ -237,21 +238,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with --worlds")
     group.add_argument("--world", action="append", metavar="W", help="a world (default: sim and netns)")
     group.add_argument("--transport", action="append", metavar="T", help="a transport (default: reno, cubic, adaptive)")
-    group.add_argument("--iterations", type=int, default=20, metavar="N", help="of each run (default: 20)")
+    group.add_argument("--iterations", type=int, metavar="N", help=f"of each run (default: {ITERATIONS})")
     group.add_argument(
-        "--seeds", type=int, default=3, metavar="N", help="runs of each where packets are lost by chance (default: 3)"
+        "--seeds", type=int, metavar="N", help=f"runs of each where packets are lost by chance (default: {SEEDS})"
     )
-    group.add_argument("--scale", default="auto", metavar="auto|N", help="divide rates and payloads by N")
+    group.add_argument("--scale", metavar="auto|N", help="divide rates and payloads by N (default: auto)")
+
+
+def require_worlds(arguments: argparse.Namespace) -> None:
+    """Raise ScenarioError where an option of `add_options` was given without --worlds, which it would not change."""
+    for option in ("world", "transport", "iterations", "seeds", "scale"):
+        if getattr(arguments, option) is not None:
+            raise ScenarioError(f"--{option}: says nothing without --worlds")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run `validate --worlds`; 1 when a disagreement exceeds the tolerance, 3 when no world but one can be had."""
     registry, installed = Registry.installed(), BackendRegistry.installed()
     transports = arguments.transport or ["reno", "cubic", "adaptive"]
-    if not 1 <= arguments.iterations <= 100_000:
-        raise ScenarioError(f"--iterations: {arguments.iterations} is not between 1 and 100000")
-    if not 1 <= arguments.seeds <= 1000:
-        raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and 1000")
+    iterations = ITERATIONS if arguments.iterations is None else arguments.iterations
+    seeds_each = SEEDS if arguments.seeds is None else arguments.seeds
+    if not 1 <= iterations <= 100_000:
+        raise ScenarioError(f"--iterations: {iterations} is not between 1 and 100000")
+    if not 1 <= seeds_each <= 1000:
+        raise ScenarioError(f"--seeds: {seeds_each} is not between 1 and 1000")
     for transport in transports:
         try:
             registry.resolve(transport)
@@ -263,11 +273,11 @@ def run(arguments: argparse.Namespace) -> int:
             worlds.append((name, installed.resolve(name)(registry)))
         except UnknownBackendError as error:
             raise ScenarioError(f"--world: {error}") from error
-    divisor = parse_divisor(arguments.scale)
+    divisor = parse_divisor("auto" if arguments.scale is None else arguments.scale)
     cases = []
-    for name, scenario in standard_cases(registry, arguments.iterations):
+    for name, scenario in standard_cases(registry, iterations):
         fitting = divisor or max(fitting_divisor(backend, scenario, transports) for _, backend in worlds)
-        seeds = arguments.seeds if _by_chance(scenario) else 1
+        seeds = seeds_each if _by_chance(scenario) else 1
         cases.append(Case(name=name, scenario=scenario, scale=fitting, seeds=seeds))
     rows = compare_worlds(cases, transports, worlds, tell=lambda line: print(line, file=sys.stderr))
     if arguments.json:

@@ -9,7 +9,7 @@ from matplotlib.image import imread
 
 from experiments.cli import main
 from experiments.extrapolation.tails_models import MODELS
-from experiments.sizing_figures import EXPOSED, STAGES
+from experiments.pictures import EXPOSED, STAGES
 
 EASY = ["--set", "assumptions.wan_trips=1", "--set", "assumptions.chunks=8", "--set", "plant.wan_rtt='20 ms'"]
 PACED = ["--transport", "adaptive", "--transport", "b4", "--transport", "fec"]
@@ -81,6 +81,19 @@ def test_losses_come_from_measured_runs(tmp_path: Path, capsys: pytest.CaptureFi
     assert rows["b4"]["least_bps_low"] <= rows["b4"]["least_bps"] <= rows["b4"]["least_bps_high"]
 
 
+def test_measurements_that_support_nothing_are_refused_with_an_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs"
+    few = ["--transport", "reno", "--transport", "adaptive", "--iterations", "2", "--set", "allreduce.shard='1 MB'"]
+    assert main(["compare", "lossless", *few, "--out", str(runs), "--json"]) == 0
+    capsys.readouterr()
+    assert main(["size", "--from", str(runs)]) == 3
+    text = " ".join(capsys.readouterr().out.split())
+    assert "RTT 60 ms, measured loss" in text
+    assert text.index("reno: refused: 8 messages") < text.index("adaptive: refused: 8 messages")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -93,6 +106,8 @@ def test_losses_come_from_measured_runs(tmp_path: Path, capsys: pytest.CaptureFi
         (["--deployment", "llama3-405b"], "deployment: llama3-405b is at one site"),
         (["--from", "/nowhere", "--loss", "1e-4"], "--loss: cannot stand beside --from"),
         (["--from", "/nowhere"], "/nowhere: holds no results"),
+        (["--out", "/dev/null"], "/dev/null: is no directory for pictures (File exists)"),
+        (["--out", "/proc/none"], "/proc/none: is no directory for pictures (No such file or directory)"),
         (
             ["--set", "assumptions.wan_serialisation=false"],
             "assumptions.wan_serialisation: without it no rate plays a part",

@@ -67,3 +67,14 @@ def test_a_number_of_runs_that_makes_no_sense_is_refused_by_its_option(
 ) -> None:
     assert main(["validate", "--worlds", option, "0"]) == 2
     assert capsys.readouterr().err.count(option) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--world", "sim"], ["--transport", "reno"], ["--iterations", "2"], ["--seeds", "2"], ["--scale", "auto"]],
+)
+def test_an_option_of_worlds_is_refused_without_it(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", *options]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"bicoastal: {options[0]}: says nothing without --worlds\n"
