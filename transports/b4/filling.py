@@ -10,7 +10,7 @@ and the capacity of an edge, and the bandwidth and the demand of a group. Events
 coincide here too; what is lost by it is at most that share of a capacity or of a demand.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from copy import copy
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -27,7 +27,7 @@ SAME_SHARE = 1e-12
 Usage = tuple[tuple[int, float], ...]
 """The edges that a group's traffic crosses, and how much of its traffic crosses each."""
 
-Advance = Callable[[int, Collection[int]], Usage | None]
+Advance = Callable[[int, Set[int]], Usage | None]
 """Given a group and the full edges: where its traffic goes on, if anywhere."""
 
 
@@ -56,6 +56,7 @@ class Filling:
         self.bottlenecks: list[tuple[int, float]] = []
         """Edges that stopped a group, with the fair share at which they were full, in that order."""
         self._capacities = capacities_bps
+        self._nearly = [capacity * (1 - TOLERANCE) for capacity in capacities_bps]
         self._functions = functions
         self._advance = advance
         self._usages: list[Usage] = [()] * len(functions)
@@ -142,7 +143,7 @@ class Filling:
                 return False
             load = self._loads[edge] + self._slopes[edge] * (self._now - self._settled_at[edge])
             load += (fraction - before.get(edge, 0.0)) * received
-            if load >= self._capacities[edge] * (1 - TOLERANCE):
+            if load >= self._nearly[edge]:
                 return False
         return True
 
@@ -220,8 +221,10 @@ class Filling:
         Returns the fair share once for each group that got stuck.
         """
         affected: set[int] = set()
-        for edge in range(len(self._capacities)):
-            if edge in self._full or not self._is_full(edge, share):
+        loads, slopes, settled_at, fills_first = self._loads, self._slopes, self._settled_at, self._fills[0][1]
+        for edge, nearly in enumerate(self._nearly):
+            load = loads[edge] + slopes[edge] * (share - settled_at[edge])  # as `_is_full` has it; most time goes here
+            if (load < nearly and edge != fills_first) or edge in self._full:
                 continue
             self._full.add(edge)
             if self._members[edge]:
@@ -277,7 +280,7 @@ class Filling:
     def _is_full(self, edge: int, share: float) -> bool:
         """Tell whether an edge is full at the fair share of the next event, which lies at the head of `_fills`."""
         load = self._loads[edge] + self._slopes[edge] * (share - self._settled_at[edge])
-        return load >= self._capacities[edge] * (1 - TOLERANCE) or self._fills[0][1] == edge
+        return load >= self._nearly[edge] or self._fills[0][1] == edge
 
     def _settle(self, edge: int, share: float) -> None:
         self._loads[edge] += self._slopes[edge] * (share - self._settled_at[edge])

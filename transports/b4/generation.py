@@ -4,7 +4,7 @@ Jain et al., SIGCOMM 2013, §4.3: all groups are filled together on their prefer
 tunnels across it freeze and their groups go on to the next one.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from transports.b4.tunnels import Route, Tunnel, TunnelTable, cheapest_routes_fr
 class Preference(Protocol):
     """What decides on a group's next tunnel."""
 
-    def following(self, group: int, full: Collection[int]) -> Route | None:
+    def following(self, group: int, full: Set[int]) -> Route | None:
         """Return the route that the group prefers now that these edges are full; None when it has none."""
 
     def tunnel(self, group: int, route: Route) -> Tunnel:
@@ -34,7 +34,7 @@ class Search:
         self._found: dict[str, dict[str, Route]] = {}
         self._full: frozenset[int] = frozenset()  # the edges that the searches avoided
 
-    def following(self, group: int, full: Collection[int]) -> Route | None:
+    def following(self, group: int, full: Set[int]) -> Route | None:
         """Return the cheapest open route."""
         if len(full) != len(self._full) or not self._full.issuperset(full):
             self._found.clear()
@@ -64,7 +64,7 @@ class Listed:
                 known.setdefault(pair, {}).setdefault(route_of(network, tunnel), tunnel)
         self._tunnels = [known.get(pair, {}) for pair in pairs]
 
-    def following(self, group: int, full: Collection[int]) -> Route | None:
+    def following(self, group: int, full: Set[int]) -> Route | None:
         """Return the first open route of the list."""
         return first_open(self._tunnels[group], full)
 
@@ -88,7 +88,7 @@ def generate(
     preference: Preference,
     *,
     limit: int | None,
-    closed: Collection[int],
+    closed: Set[int],
 ) -> Generation:
     """Return the tunnel groups, with at most `limit` tunnels each.
 
@@ -101,7 +101,7 @@ def generate(
     def fill(limit: int | None, only: Mapping[int, Sequence[Route]]) -> Generation:
         taken: list[list[Route]] = [[] for _ in functions]
 
-        def advance(group: int, full: Collection[int]) -> Usage | None:
+        def advance(group: int, full: Set[int]) -> Usage | None:
             own = only.get(group)
             route = preference.following(group, full) if own is None else first_open(own, full)
             if route is None:

@@ -12,7 +12,7 @@ What the paper leaves open is settled here, and reproduces its example (groups F
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from math import floor, inf
 
 from transports.b4.bandwidth import BandwidthFunction
@@ -63,16 +63,17 @@ class Quantiser:
         self._closed = full
         self._fixed = [len(own) < 2 for own in routes]
         self._at_hand = -1
+        self._alone = {route: spread([route], [1.0]) for own in routes for route in own}
         usages = [spread(own[:1], [1.0]) if own else None for own in routes]
         self._stages = [Filling(capacities_bps, functions, usages, self._advance, full=full)]
         """Fillings that have got so far, in ascending order, with the splits that are decided as if from the start."""
 
-    def _advance(self, moved: int, full: Collection[int]) -> Usage | None:
+    def _advance(self, moved: int, full: Set[int]) -> Usage | None:
         """Let the groups that have not had their turn go on to another tunnel."""
         if self._fixed[moved] or moved == self._at_hand:
             return None
         route = first_open(self._routes[moved], full)
-        return None if route is None else spread([route], [1.0])
+        return None if route is None else self._alone[route]
 
     def splits(self) -> list[list[float]]:
         """Return the quantised splits of every group; they sum to 1 unless the group has no tunnel."""

@@ -1,6 +1,6 @@
 """Tunnels: loop-free paths from site to site, and how the cheapest of them are found."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -110,10 +110,10 @@ def route_of(network: Network, tunnel: Tunnel) -> Route:
     return tuple(route)
 
 
-def first_open(routes: Iterable[Route], full: Collection[int]) -> Route | None:
+def first_open(routes: Iterable[Route], full: Set[int]) -> Route | None:
     """Return the first of the routes that crosses no full edge."""
     for route in routes:
-        if not any(edge in full for edge in route):
+        if full.isdisjoint(route):
             return route
     return None
 
