@@ -1,8 +1,8 @@
-"""The links of a topology as the kernel's netem: one for the transmitter, one for the wire.
+"""The links of a topology as the kernel's own queueing disciplines: tbf for the queue, netem for the wire.
 
 Every path's packets go through a chain of bridges in the middle namespace; what leaves a bridge meets one stage. So the
-order is that of `wan.link`: queue and transmitter, then what the wire does, link after link. In a single netem their
-limits would mix, and what is on its way would take the queue's room. Source: tc-netem(8), sch_netem.c.
+order is that of `wan.link`: queue, transmission, then what the wire does, link after link. On a single interface netem
+would delay before tbf queues, and their limits would mix. Source: tc-netem(8), tc-tbf(8), tc-stab(8), sch_netem.c.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ from wan.topology import LinkSpec, Topology
 Seeds = Callable[[str, str], int]  # (link, direction) -> the seed of its netem
 
 _ETHERNET_BYTES = 14  # what the kernel counts of a frame besides its IP packet
+_GRAIN_S = 20e-6  # of timers: what a bucket may hold besides a packet, lest it be slow
 _SPARE_PACKETS = 1000
 _NO_OVERTAKING = 1000  # times the link's rate: with a rate, netem keeps the order, whatever the jitter (sch_netem.c)
 _NAMES: Mapping[type[LossSpec], str] = {
@@ -32,7 +33,7 @@ Stages = Sequence[Sequence[str]]  # for each stage the words of `tc qdisc add de
 
 
 def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, seed: int | None = None) -> Stages:
-    """Return the stages of one direction of a link: its transmitter, then its wire (two if it reorders).
+    """Return the stages of one direction of a link: its queue, then its wire, with one more for jitter and reordering.
 
     overhead_bytes: what encapsulation adds to each packet. seed: of netem's randomness, where iproute2 and the kernel
     take one. Raises UnsupportedError for what netem cannot express, naming it.
@@ -40,7 +41,9 @@ def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, 
     if link.events:
         raise UnsupportedError(f"netem cannot change link {link.name!r} while a run goes on; the relay can")
     seeding = [] if seed is None else ["seed", str(seed)]
-    stages = [_transmitter(link, overhead_bytes)]
+    stages = [_queue(link, overhead_bytes)]
+    if link.jitter_s:  # in a stage of its own: after a late packet, `rate` would keep all that follow it late
+        stages.append(["netem", "limit", _packets_in(link, 0.0), *_transmission(link, overhead_bytes)])
     if link.reorder:
         # netem lets some packets pass at once and delays the others; `reorder` is the share it holds back.
         held = _microseconds(link.reorder_delay_s)
@@ -52,7 +55,7 @@ def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, 
         wire += ["delay", _microseconds(link.delay_s + link.jitter_s / 2), _microseconds(link.jitter_s / 2)]
         wire += ["rate", f"{round(link.rate_bps * _NO_OVERTAKING)}bit"]
     else:
-        wire += ["delay", _microseconds(link.delay_s)]
+        wire += ["delay", _microseconds(link.delay_s), *_transmission(link, overhead_bytes)]
     loss = link.loss_back if back and link.loss_back is not None else link.loss
     wire += _loss(link, loss)
     if link.duplicate:
@@ -63,16 +66,27 @@ def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, 
     return stages
 
 
-def _transmitter(link: LinkSpec, overhead_bytes: int) -> list[str]:
-    """Return netem without delay, whose `rate` sends one packet after the other, each for as long as it takes.
+def _queue(link: LinkSpec, overhead_bytes: int) -> list[str]:
+    """Return tbf with a bucket of one packet: packets leave when their transmission begins, which tbf leaves out.
 
-    tbf would let the first packets of a burst pass at once: at least one, which at a scaled rate takes milliseconds.
-    netem counts packets, not bytes: its queue holds as many as there is room for of the largest.
+    Its limit is in bytes, as the link's is, where netem's is in packets, however small. The link counts what is left
+    of the packet in transmission as well: half of one.
     """
-    room = max(1, link.queue_limit_bytes // (link.mtu_bytes + link.framing_bytes))
-    added = link.framing_bytes + overhead_bytes - _ETHERNET_BYTES
-    # Rates in plain bit: "Gbps" is bytes to tc.
-    return ["netem", "limit", str(room), "rate", f"{round(link.rate_bps)}bit", str(added)]
+    packet_bytes = link.mtu_bytes + link.framing_bytes
+    limit = max(packet_bytes, link.queue_limit_bytes - packet_bytes // 2)
+    # The size table counts framing, for the rate and for the limit alike. Rates in plain bit: "Gbps" is bytes to tc.
+    sizes = ["stab", "overhead", str(_added(link, overhead_bytes)), "linklayer", "ethernet"]
+    burst = max(packet_bytes + overhead_bytes, round(link.rate_bps * _GRAIN_S / 8))
+    return [*sizes, "tbf", "rate", f"{round(link.rate_bps)}bit", "burst", str(burst), "limit", str(limit)]
+
+
+def _transmission(link: LinkSpec, overhead_bytes: int) -> list[str]:
+    """Return netem's words for the time that a packet takes to be sent, after the one before it."""
+    return ["rate", f"{round(link.rate_bps)}bit", str(_added(link, overhead_bytes))]
+
+
+def _added(link: LinkSpec, overhead_bytes: int) -> int:
+    return link.framing_bytes + overhead_bytes - _ETHERNET_BYTES
 
 
 def _loss(link: LinkSpec, loss: LossSpec) -> list[str]:

@@ -18,12 +18,12 @@ def words(link: LinkSpec, **settings: object) -> list[str]:
     return [" ".join(stage) for stage in link_stages(link, **settings)]
 
 
-def test_a_plain_link_is_a_transmitter_and_a_wire() -> None:
-    # a queue of one BDP, 60 ms of 1 Gbit/s in packets of 1538 bytes; 38 bytes of framing, of which it counts 14 itself;
-    # 1 Gbit/s * 30 ms / (28 + 38) bytes = 56,819 of the smallest packets, and 1,000 to spare
+def test_a_plain_link_is_a_queue_and_a_wire() -> None:
+    # 38 bytes of framing, 14 of which the kernel counts itself; a bucket of 20 us; a queue of 60 ms, less half
+    # a packet of 1538 bytes; 1 Gbit/s * 30 ms / (28 + 38) bytes = 56,819 of the smallest, and 1,000 to spare
     assert words(LINK) == [
-        "netem limit 4876 rate 1000000000bit 24",
-        "netem limit 57819 delay 30000us",
+        "stab overhead 24 linklayer ethernet tbf rate 1000000000bit burst 2500 limit 7499231",
+        "netem limit 57819 delay 30000us rate 1000000000bit 24",
     ]
 
 
@@ -32,15 +32,17 @@ def test_rates_are_plain_bits_so_that_tc_cannot_read_bytes() -> None:
     assert " rate 400000000000bit " in transmitter
 
 
-def test_a_queue_has_room_for_as_many_of_the_largest_packets_as_it_has_bytes_and_for_one_at_least() -> None:
-    assert words(replace(LINK, queue_bytes=10 * 1538))[0].startswith("netem limit 10 ")
-    assert words(replace(LINK, queue_bytes=11 * 1538 - 1))[0].startswith("netem limit 10 ")
-    assert words(replace(LINK, queue_bytes=100))[0].startswith("netem limit 1 ")
+def test_a_slow_link_has_a_bucket_of_one_packet_and_room_for_one() -> None:
+    assert words(replace(LINK, rate_bps=1e6, queue_bytes=100))[0].endswith("rate 1000000bit burst 1538 limit 1538")
 
 
 def test_encapsulation_counts_on_the_wire() -> None:
-    assert words(LINK, overhead_bytes=50)[0].endswith(" 74")
-    assert words(replace(LINK, framing_bytes=0))[0].endswith(" -14")
+    queue, wire = words(LINK, overhead_bytes=50)
+    assert queue.startswith("stab overhead 74 ")
+    assert wire.endswith(" 74")
+    queue, wire = words(replace(LINK, framing_bytes=0))
+    assert queue.startswith("stab overhead -14 ")
+    assert wire.endswith(" -14")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_encapsulation_counts_on_the_wire() -> None:
     ],
 )
 def test_losses_are_said_in_percent(loss: LossSpec, said: str) -> None:
-    assert words(replace(LINK, loss=loss))[1] == f"netem limit 57819 delay 30000us{said}"
+    assert words(replace(LINK, loss=loss))[1] == f"netem limit 57819 delay 30000us rate 1000000000bit 24{said}"
 
 
 def test_each_direction_has_its_own_loss() -> None:
@@ -68,18 +70,23 @@ def test_each_direction_has_its_own_loss() -> None:
 
 def test_jitter_is_a_uniform_band_above_the_delay_and_keeps_the_order() -> None:
     # [30, 34] ms is 32 ± 2 ms; any rate makes netem keep the order
-    assert words(replace(LINK, jitter_s=0.004))[1] == "netem limit 65394 delay 32000us 2000us rate 1000000000000bit"
+    _, transmission, wire = words(replace(LINK, jitter_s=0.004))
+    assert transmission == "netem limit 1000 rate 1000000000bit 24"
+    assert wire == "netem limit 65394 delay 32000us 2000us rate 1000000000000bit"
 
 
 def test_packets_held_back_are_held_back_in_a_stage_of_their_own() -> None:
     (_, held, wire) = words(replace(LINK, reorder=0.01, reorder_delay_s=0.005))
     assert held == "netem limit 10470 delay 5000us reorder 99%"
-    assert wire == "netem limit 57819 delay 30000us"
+    assert wire == "netem limit 57819 delay 30000us rate 1000000000bit 24"
 
 
 def test_duplicates_corruption_and_seed() -> None:
     link = replace(LINK, duplicate=0.001, corrupt=1e-5)
-    assert words(link, seed=7)[1] == "netem limit 57819 delay 30000us duplicate 0.1% corrupt 0.001% seed 7"
+    assert (
+        words(link, seed=7)[1]
+        == "netem limit 57819 delay 30000us rate 1000000000bit 24 duplicate 0.1% corrupt 0.001% seed 7"
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,9 +133,9 @@ def two_hops() -> Topology:
 def test_links_are_met_in_the_order_of_travel_each_in_its_direction() -> None:
     forth, back = path_stages(two_hops(), "via")
     assert [stage[-1] for stage in forth[1::2]] == ["10%", "20%"]
-    assert [stage[-1] for stage in back[1::2]] == ["20000us", "10%"]
-    assert [stage[4] for stage in forth[::2]] == ["100000000bit", "200000000bit"]
-    assert [stage[4] for stage in back[::2]] == ["200000000bit", "100000000bit"]
+    assert [stage[4] for stage in back[1::2]] == ["20000us", "10000us"]
+    assert [stage[7] for stage in forth[::2]] == ["100000000bit", "200000000bit"]
+    assert [stage[7] for stage in back[::2]] == ["200000000bit", "100000000bit"]
 
 
 def test_every_stage_sits_where_packets_leave_a_bridge() -> None:
