@@ -50,7 +50,7 @@ class FecParameters(QuicParameters):
     cover_paths: int = 0
     max_overhead: float = 1.0
     tail_losses: int = 10
-    initial_loss: float = 1e-2
+    initial_loss: float = 3e-3
     max_message_bytes: int = 1 << 34
 
     def __post_init__(self) -> None:
