@@ -18,8 +18,9 @@ class ControlledParameters:
     headroom: the share of every link that is not allocated, for acknowledgements and other small packets.
     safe_share: the share of every link that the flows may use together when they have lost the controller.
     lease_s: for so long a grant holds. grace_s: for so much longer the controller counts with it; above the delay of
-    the control path, and with real packets half a second more, for which words may be held up. patience_s: for so long a connection waits for its first grant. idle_hold_s: for so long after a
-    burst a flow keeps its rates, as far as nobody else wants them.
+    the control path, and with real packets half a second more, for which words may be held up. patience_s: for so long
+    a connection waits for its first grant. idle_hold_s: for so long after a burst a flow keeps its rates, as far as
+    nobody else wants them.
     Raises ValueError naming the field.
     """
 
