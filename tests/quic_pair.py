@@ -9,9 +9,10 @@ from typing import Any
 
 from transports.base import Datagram, Endpoint, EndpointContext, PathView
 from transports.events import Connected, Event, Failed, MessageReceived
+from transports.multipath.fec_registration import MPQUIC_FEC
 from transports.multipath.quic_registration import MPQUIC, QUIC
 
-SPECS = {spec.name: spec for spec in (QUIC, MPQUIC)}
+SPECS = {spec.name: spec for spec in (QUIC, MPQUIC, MPQUIC_FEC)}
 DELAY_S = 0.030
 RTT_S = 2 * DELAY_S
 

@@ -13,6 +13,7 @@ from transports.multipath.fec_wire import (
     Done,
     FecProtocolError,
     Missing,
+    Spread,
     announcement_bytes,
     decode_announcement,
     encode_control,
@@ -78,6 +79,13 @@ def test_an_announcement_of_what_cannot_be_is_refused():
     assert decode_announcement(empty.encode()) == empty
 
 
+def test_a_spread_comes_back_as_it_was_and_packets_all_at_once_are_refused() -> None:
+    octets = encode_control(Spread(14_400_000))
+    assert list(ControlReader().feed(octets)) == [Spread(14_400_000)]
+    with pytest.raises(FecProtocolError):
+        list(ControlReader().feed(octets[:5] + bytes(8)))
+
+
 def test_noise_on_a_control_stream_raises_nothing_but_what_it_should():
     rng = Random(4)
     for _ in range(5000):
@@ -86,6 +94,6 @@ def test_noise_on_a_control_stream_raises_nothing_but_what_it_should():
         octets[rng.randrange(len(octets))] ^= 1 << rng.randrange(8)
         try:
             for frame in reader.feed(bytes(octets)):
-                assert isinstance(frame, Announcement | Done | Missing)
+                assert isinstance(frame, Announcement | Done | Missing | Spread)
         except FecProtocolError:
             continue

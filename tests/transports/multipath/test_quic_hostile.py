@@ -33,11 +33,11 @@ def _hostile(draw: Random, genuine: list[bytes]) -> bytes:
 
 def bombard(transport: str, count: int, *, connect: bool) -> None:
     draw = Random(9)
-    pair = QuicPair(transport, paths=2 if transport == "mpquic" else 1)
+    pair = QuicPair(transport, paths=1 if transport == "quic" else 2)
     pair.carry(MESSAGE)
     genuine = [departure.payload for departure in pair.departures[:200]]
     if not connect:
-        pair = QuicPair(transport, paths=2 if transport == "mpquic" else 1, connect=False, lose=lambda d: True)
+        pair = QuicPair(transport, paths=1 if transport == "quic" else 2, connect=False, lose=lambda d: True)
         pair.client.datagrams_to_send(pair.now)
     known = {octets.rstrip(b"\0") for octets in genuine}  # zeros behind the last packet are padding (RFC 9000 §14.1)
     thrown = 0
@@ -65,14 +65,14 @@ def bombard(transport: str, count: int, *, connect: bool) -> None:
 
 
 @pytest.mark.parametrize("connect", [True, False])
-@pytest.mark.parametrize("transport", ["quic", "mpquic"])
+@pytest.mark.parametrize("transport", ["quic", "mpquic", "mpquic-fec"])
 def test_hostile_datagrams_are_dropped_and_counted(transport: str, connect: bool) -> None:
     bombard(transport, 4_000, connect=connect)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("connect", [True, False])
-@pytest.mark.parametrize("transport", ["quic", "mpquic"])
+@pytest.mark.parametrize("transport", ["quic", "mpquic", "mpquic-fec"])
 def test_a_million_hostile_datagrams_are_dropped_and_counted(transport: str, connect: bool) -> None:
     bombard(transport, 250_000, connect=connect)
 
