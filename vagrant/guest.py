@@ -114,7 +114,7 @@ def _job(argv: Sequence[str]) -> str:
     lines = [
         # Waiting for the host would cost time of the guest's own clock, which runs on meanwhile, and fast.
         "mkdir /tmp/repo && tar --create --exclude=./.venv --exclude=./.git --exclude=./out --exclude=__pycache__ "
-        "--exclude='./.*_cache' . | tar --extract --no-same-owner --directory /tmp/repo || exit 1",
+        "--exclude='./.*_cache' . | tar --extract --no-same-owner --warning=no-timestamp -C /tmp/repo || exit 1",
         "mount --bind /tmp/repo /repo && cd /repo || exit 1",
         f"export PYTHONPATH=/repo:{WHEELS} PYTHONPYCACHEPREFIX=/tmp/pycache MPLCONFIGDIR=/tmp/matplotlib",
         "export XDG_CACHE_HOME=/tmp/cache COLUMNS=120 TERM=dumb NO_COLOR=1",

@@ -23,6 +23,7 @@ from wan.topology import Path as WanPath
 TOPOLOGY_FILE = Path(__file__).parents[2] / "emulation" / "mininet_topology.py"
 LINK = LinkSpec(name="plane", a="east", b="west", rate_bps=2e7, delay_s=0.03, loss=Bernoulli(probability=0.02))
 
+pytestmark = pytest.mark.filterwarnings("ignore:The distutils package is deprecated:DeprecationWarning")  # Mininet's
 in_the_guest = pytest.mark.vm
 
 
@@ -72,7 +73,8 @@ def test_it_keeps_what_every_backend_promises() -> None:
 @pytest.mark.usefixtures("mininet")
 def test_mn_starts_the_topology_and_everybody_reaches_everybody_in_sixty_milliseconds() -> None:
     done = subprocess.run(
-        ["mn", "--custom", str(TOPOLOGY_FILE), "--topo", "bicoastal,planes=2", "--arp", "--test", "pingallfull"],
+        ["mn", "--custom", str(TOPOLOGY_FILE), "--topo", "bicoastal,planes=2", "--arp"],
+        input="pingallfull\nexit\n",
         check=False,
         capture_output=True,
         text=True,
