@@ -74,15 +74,19 @@ def test_two_jobs_share_a_link_by_their_weights_and_nothing_overflows(transport:
 
 
 def kill_service(mark: str, told: list[float]) -> None:
-    until = time.monotonic() + 60
+    """Kill the process that hosts the services, a second after both coasts have reached it."""
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         for pid in ours(mark):
             try:
                 argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if argv[1:3] != [b"-m", b"emulation.service"]:
+                    continue
+                sockets = [one for one in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(one).startswith("socket:")]
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if argv[1:3] == [b"-m", b"emulation.service"]:
-                time.sleep(2.5)
+            if len(sockets) == 4:  # the coordinator's, the listening one, and one for each coast
+                time.sleep(1)
                 os.kill(pid, signal.SIGKILL)
                 told.append(time.monotonic())
                 return
