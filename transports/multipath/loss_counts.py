@@ -7,7 +7,8 @@ losses; every coefficient is a sum of products of probabilities, so that tails o
 """
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
+from math import log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from wan.checks import check_whole
 from wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss
 
 Floats = NDArray[np.float64]
+LEAST_LOG = -600.0  # of a probability that is still far from underflow
 
 
 def _chain(channel: LossSpec) -> tuple[Floats, Floats, Floats]:
@@ -51,17 +53,36 @@ def _times(a: Floats, b: Floats) -> Floats:
     )
 
 
+def _binomial(loss: float, symbols: int, up_to: int) -> Floats | None:
+    """Return what `loss_counts` does for independent loss, term from term; None where the first term underflows."""
+    if loss >= 1.0 or symbols * log1p(-loss) < LEAST_LOG:
+        return None
+    m = np.arange(symbols)
+    terms = (1.0 - loss) ** symbols * np.cumprod(
+        np.concatenate(([1.0], (symbols - m) / (m + 1.0) * (loss / (1 - loss))))
+    )
+    counts = np.zeros(up_to + 2)
+    kept = min(symbols, up_to) + 1
+    counts[:kept] = terms[:kept]
+    counts[-1] += terms[kept:].sum()
+    return counts
+
+
+@lru_cache(maxsize=4096)
 def loss_counts(channel: LossSpec, symbols: int, *, up_to: int, spacing: int = 1) -> Floats:
     """Return the probabilities that 0, 1, … `up_to` of `symbols` are lost, and last that more are.
 
     spacing: how many packets it is from one of these symbols to the next. By squaring, the cost is
-    O(log(symbols) * up_to^2). Raises ValueError for a channel that is no such chain, or a count that is none.
+    O(log(symbols) * up_to^2). Not to be written to: equal paths share it. Raises ValueError for a channel that is no
+    such chain, or a count that is none.
     Source of the chain: E. N. Gilbert, BSTJ 39 (1960); E. O. Elliott, BSTJ 42 (1963).
     """
     check_whole("symbols", symbols, 0)
     check_whole("up_to", up_to, 0)
     check_whole("spacing", spacing, 1)
     transition, loss, stationary = _chain(channel)
+    if len(loss) == 1 and (independent := _binomial(float(loss[0]), symbols, up_to)) is not None:
+        return independent
     moves = np.linalg.matrix_power(transition, spacing)
     states = len(loss)
     step = np.zeros((states, states, up_to + 2))
