@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from emulation.registry import BackendRegistry
 from experiments.arguments import directory
@@ -22,6 +22,7 @@ from experiments.reading import ScenarioError
 from experiments.runner import World, plan, run_all
 from experiments.scale import fitting_divisor, make_backend, parse_divisor, scale_notes
 from experiments.scenario import DEFAULT_SCENARIO, MAX_SEED, Scenario, load_scenario
+from experiments.showing import show
 from experiments.store import Store
 from experiments.workload import check_transport_name
 from transports.registry import Registry, UnknownTransportError
@@ -102,13 +103,13 @@ def _compare(arguments: argparse.Namespace) -> int:
         else:
             width = Console().width
             notes = [_paths_note(scenario), *scale_notes(scenario, divisor), *_at_scale_notes(scaled, refused)]
-            _show(to_table(comparison, width=width, notes=notes))
+            show(to_table(comparison, width=width, notes=notes))
         files = [
             str(store.path),
             *_draw(store, comparison, world.transports, out),
         ]  # last: what failed here costs least
     if not arguments.json:
-        _show(to_notes([f"written: {', '.join(files)}"]))
+        show(to_notes([f"written: {', '.join(files)}"]))
     return _exit_code(comparison)
 
 
@@ -137,13 +138,6 @@ def _at_scale_notes(scaled: Mapping[str, AtScale], refused: Mapping[str, str]) -
         )
     notes += [f"at scale: nothing can be said of {name}: {reason}." for name, reason in refused.items()]
     return notes
-
-
-def _show(what: RenderableType) -> None:
-    console = Console(highlight=False)
-    with console.capture() as captured:
-        console.print(what)
-    say("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _overrides(arguments: argparse.Namespace) -> list[Override]:

@@ -37,6 +37,7 @@ from experiments.extrapolation.stages import (
 from experiments.extrapolation.wide_area import Change, WideArea, changes, wide_area
 from experiments.overrides import Override, parse_override
 from experiments.reading import ScenarioError, close_matches
+from experiments.showing import show
 from wan.deployment import Deployment
 from wan.units import format_rate, format_size, format_time
 
@@ -349,8 +350,5 @@ def _extrapolate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(to_document(found), indent=2, allow_nan=False))
     else:
-        console = Console(highlight=False)
-        with console.capture() as captured:
-            console.print(to_table(found, width=console.width))
-        say(captured.get().removesuffix("\n"))
+        show(to_table(found, width=Console().width))
     return 0

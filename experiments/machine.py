@@ -7,7 +7,6 @@ import platform
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from emulation.ceiling import MachineCeiling, machine_ceiling
 from emulation.cleanup import clean
 from emulation.host import Ceiling, HostFacts, survey
 from experiments.console import say
+from experiments.showing import show
 from wan.units import format_rate, format_time
 
 
@@ -39,12 +39,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(to_document(found, machine), indent=2, allow_nan=False))
     else:
-        console = Console(highlight=False)
-        with console.capture() as captured:
-            console.print(to_table(found))
-            for line in ceiling_lines(found.ceiling, machine):
-                console.print(line, markup=False)
-        say(captured.get().removesuffix("\n"))
+        show(to_table(found), *ceiling_lines(found.ceiling, machine))
     return 0 if found.has("relay") else 3
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +22,7 @@ from experiments.extrapolation.slowest import SCOPES, Scope
 from experiments.extrapolation.tails_models import MODELS, model_of
 from experiments.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib
 from experiments.reading import ScenarioError, shown
+from experiments.showing import show
 from experiments.store import Store
 from transports.registry import Registry
 from wan.units import format_rate, format_time, parse_probability
@@ -360,10 +361,7 @@ def _size(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(to_document(sizing, files), indent=2, allow_nan=False))
     else:
-        console = Console(highlight=False)
-        with console.capture() as captured:
-            console.print(to_table(sizing, [f"written: {', '.join(files)}"] if files else []))
-        say(captured.get().removesuffix("\n"))
+        show(to_table(sizing, [f"written: {', '.join(files)}"] if files else []))
     return UNSUPPORTED if all(row.found is None for row in sizing.rows) else DONE
 
 

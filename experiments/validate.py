@@ -14,6 +14,7 @@ from experiments import worlds
 from experiments.console import say
 from experiments.extrapolation.published import FIGURES, Computed
 from experiments.references import Figure, Reference, load_references
+from experiments.showing import show
 
 Verdict = Literal["ok", "off", "computed", "quoted, not computed"]
 WIDE_COLUMNS = 120
@@ -168,8 +169,5 @@ def _validate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(to_document(checks), indent=2, allow_nan=False))
     else:
-        console = Console(highlight=False)
-        with console.capture() as captured:
-            console.print(to_table(checks, width=console.width))
-        say(captured.get().removesuffix("\n"))
+        show(to_table(checks, width=Console().width))
     return 1 if any(check.verdict == "off" for check in checks) else 0

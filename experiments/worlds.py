@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +26,7 @@ from experiments.overrides import parse_override
 from experiments.reading import ScenarioError
 from experiments.scale import fitting_divisor, parse_divisor
 from experiments.scenario import Scenario, load_scenario
+from experiments.showing import show
 from transports.registry import Registry, UnknownTransportError
 from wan.loss import Bernoulli
 from wan.units import format_time
@@ -283,10 +283,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(to_document(rows), indent=2, allow_nan=False))
     else:
-        console = Console(highlight=False)
-        with console.capture() as captured:
-            console.print(to_table(rows))
-        say(captured.get().removesuffix("\n"))
+        show(to_table(rows))
         for line in _notes(rows):
             say(line)
     if all(row.disagreement is None for row in rows):

@@ -288,8 +288,9 @@ def as_process(command, **environment):
     )
 
 
-def test_stdout_that_is_full_gets_one_sentence():
-    ended = as_process("bicoastal list scenarios >/dev/full")
+@pytest.mark.parametrize("command", ["list scenarios", "validate"])
+def test_stdout_that_is_full_gets_one_sentence(command):
+    ended = as_process(f"bicoastal {command} >/dev/full")
     sentence = b"bicoastal: standard output cannot be written (No space left on device)\n"
     assert (ended.stderr, ended.returncode) == (sentence, 2)
 
@@ -305,6 +306,13 @@ def test_workers_run_though_the_streams_are_closed(tmp_path):
     assert ended.returncode == 0
     with Store.existing(tmp_path) as store:
         assert [run.status for run in store.runs()] == ["ok"]
+
+
+def test_no_line_of_a_table_ends_in_blanks():
+    ended = as_process("bicoastal validate", COLUMNS="80")
+    lines = ended.stdout.decode().splitlines()
+    assert len(lines) > 50
+    assert [line for line in lines if line != line.rstrip() or len(line) > 80] == []
 
 
 def test_a_terminal_without_unicode_shows_question_marks():
