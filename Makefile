@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
 ARGS ?=
+VM_TIME_LIMIT ?= 900
 BENCHMARKS ?= $(wildcard benchmarks/*.py)
 
 BIN := $(VENV)/bin
@@ -24,6 +25,11 @@ compare: $(VENV)/.installed ## run the main job on the bundled scenario (options
 
 figures: $(VENV)/.installed ## draw efficiency against loss for the bundled scenario (options in ARGS="…")
 	$(BIN)/python -m experiments.losses --out out/losses $(ARGS)
+
+vm-compare: $(VENV)/.installed ## the main job on Mininet with netem, in a guest under QEMU (options in ARGS="…")
+	$(BIN)/python vagrant/guest.py --results out/vm --time-limit $(VM_TIME_LIMIT) -- \
+	    python3 -m experiments.cli compare --backend mininet --transport reno --transport adaptive \
+	    --transport kernel-cubic --iterations 5 --set 'scenario.sample_interval=1 h' --out /results $(ARGS)
 
 check: lint types imports unit ## lint, types, import contracts and tests
 
@@ -50,6 +56,12 @@ test-root: $(VENV)/.installed-dev ## the tests that need root and network namesp
 
 test-root-slow: $(VENV)/.installed-dev ## those of them that take minutes
 	$(PYTEST) -m 'root and slow and not vm' $(ARGS)
+
+test-vm: $(VENV)/.installed-dev ## the tests of the guest under QEMU, and those that need Mininet and netem, inside it
+	$(PYTEST) -m vm tests/vagrant $(ARGS)
+	$(BIN)/python vagrant/guest.py --time-limit $(VM_TIME_LIMIT) -- \
+	    python3 -m pytest -p no:cacheprovider -m 'vm or root' tests/emulation/test_mininet.py \
+	    tests/emulation/test_probe.py::test_netem_impairs_as_specified_or_says_that_the_kernel_has_none $(ARGS)
 
 bench: $(VENV)/.installed-dev ## run the benchmarks and print their figures
 	@for benchmark in $(BENCHMARKS); do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
