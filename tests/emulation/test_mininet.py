@@ -74,7 +74,7 @@ def test_it_keeps_what_every_backend_promises() -> None:
 def test_mn_starts_the_topology_and_everybody_reaches_everybody_in_sixty_milliseconds() -> None:
     done = subprocess.run(
         ["mn", "--custom", str(TOPOLOGY_FILE), "--topo", "bicoastal,planes=2", "--arp"],
-        input="pingallfull\nexit\n",
+        input="pingall\npingallfull\nexit\n",  # links are up a moment after they are made
         check=False,
         capture_output=True,
         text=True,
