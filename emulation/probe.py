@@ -38,6 +38,7 @@ _DELAY_PACKETS = 100
 _DELAY_INTERVAL_S = 4e-3
 _TRAIN_S = 0.25  # of the link's own time
 _TRAIN_PACKETS = (60, 6000)
+_FIT_IN_QUEUE = 5  # packets of a train, one of them being sent: in a queue of fewer a steady train alone finds no room
 _EXCESS = 1.3  # how much faster than the link the train is sent, so that the queue never runs dry
 _LOSS_SHARE = 0.25  # of the rate: no queue builds up
 _LOSS_PACKETS_PER_S = 8000  # all directions together
@@ -123,13 +124,13 @@ class _Line:
         self.path = path
         self.back = back
         self.direction = f"{source.site}>{target.site}"
-        self.mtu_bytes = source.mtu_bytes
+        self.train_bytes = _train_bytes(topology, path, source.mtu_bytes)
         self.settling_s = _SETTLING_S + sum(
             link.delay_s + link.jitter_s + link.reorder_delay_s + link.queue_limit_bytes * 8 / link.rate_bps
             for link in topology.path_links(path)
         )
         self.expected: Expected = expect(
-            topology, path, back=back, delay_bytes=_SMALL_BYTES, rate_bytes=self.mtu_bytes, loss_bytes=_SMALL_BYTES
+            topology, path, back=back, delay_bytes=_SMALL_BYTES, rate_bytes=self.train_bytes, loss_bytes=_SMALL_BYTES
         )
         self.sender = coasts.socket(source.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
         self.receiver = coasts.socket(target.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
@@ -142,6 +143,16 @@ class _Line:
     def close(self) -> None:
         self.sender.close()
         self.receiver.close()
+
+
+def _train_bytes(topology: Topology, path: str, mtu_bytes: int) -> int:
+    """Return the size of the IP packets of a train: full ones, or as many to a queue as keep its link busy."""
+    overhead_bytes = topology.paths[path].overhead_bytes
+    fitting = min(
+        link.queue_limit_bytes // _FIT_IN_QUEUE - link.framing_bytes - overhead_bytes
+        for link in topology.path_links(path)
+    )
+    return max(_SMALL_BYTES, min(mtu_bytes, fitting))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -249,8 +260,8 @@ def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list
 
 
 def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tuple[float, float]:
-    """Return at what rate a train of full packets arrived, and at what rate it was sent, in bits on the wire."""
-    wire_bits = wire_rate_factor(topology, line.path, line.mtu_bytes) * line.mtu_bytes
+    """Return at what rate a train arrived, and at what rate it was sent, in bits on the wire."""
+    wire_bits = wire_rate_factor(topology, line.path, line.train_bytes) * line.train_bytes
     link_bps = topology.path_rate_bps(line.path)
     queue_bits = 8 * min(topology.path_links(line.path), key=lambda link: link.rate_bps).queue_limit_bytes
     fewest, most = _TRAIN_PACKETS
@@ -259,7 +270,7 @@ def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tu
         count = min(most, max(fewest, round(_TRAIN_S * link_bps / wire_bits)))
         flight = _Flight(
             line=line,
-            packet_bytes=line.mtu_bytes,
+            packet_bytes=line.train_bytes,
             count=count,
             interval_s=wire_bits / (link_bps * _EXCESS),
             catches_up=True,

@@ -33,6 +33,7 @@ SIMILAR = (
     replace(LINK, name="lossy", loss=Bernoulli(probability=0.02), delay_s=0.03),
     replace(LINK, name="bursty", loss=GilbertElliott.from_means(mean_loss=0.02, mean_burst_packets=8), mtu_bytes=9000),
     replace(LINK, name="jittery", jitter_s=0.004, queue_bytes=20_000),
+    replace(LINK, name="near", delay_s=0.001, mtu_bytes=9000),  # a BDP, and so a queue, of 1.4 full packets
     replace(LINK, name="dark", events=(Outage(at_s=0.0, duration_s=60.0),)),
 )
 
@@ -60,7 +61,7 @@ def test_links_as_specified_pass() -> None:
         (link.name, direction) for link in SIMILAR for direction in ("east>west", "west>east")
     ]
     lossless = [each.measured.lost for each in result.directions if each.expected.loss == 0.0]
-    assert lossless == [0] * 6
+    assert lossless == [0] * 8
 
 
 def test_links_without_impairment_are_found_out() -> None:
