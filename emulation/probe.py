@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from emulation.base import RunFailedError
+from emulation.base import RunFailedError, UnsupportedError
 from emulation.coasts import Coasts
 from emulation.judgement import (
     DirectionProbe,
@@ -27,6 +27,7 @@ from emulation.judgement import (
     wire_rate_factor,
 )
 from wan.topology import Topology
+from wan.units import format_rate
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _TIMESPEC = struct.Struct("@ll")
@@ -40,6 +41,7 @@ _TRAIN_S = 0.25  # of the link's own time
 _TRAIN_PACKETS = (60, 6000)
 _FIT_IN_QUEUE = 5  # packets of a train, one of them being sent: in a queue of fewer a steady train alone finds no room
 _EXCESS = 1.3  # how much faster than the link the train is sent, so that the queue never runs dry
+_LONGEST_S = 60.0  # of all trains together; more would be a link that nobody waits for
 _LOSS_SHARE = 0.25  # of the rate: no queue builds up
 _LOSS_PACKETS_PER_S = 8000  # all directions together
 _LOSSES_WANTED = 20.0  # if they can be had in the time
@@ -73,10 +75,11 @@ def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: 
     loss_time_s: for how long losses are counted, on all paths at once; delays take half a second more, and rates half
     a second for each path. A delay or a rate that is off is measured again, twice at most: a busy machine disturbs one
     train, a wrong link all of them. Losses are counted once, or chance would have three chances.
-    Raises RunFailedError when sockets cannot be had.
+    Raises RunFailedError when sockets cannot be had, UnsupportedError for links so slow that this takes minutes.
     """
     tolerances = tolerances or Tolerances()
     topology = coasts.wiring.topology
+    require_measurable(topology)
     lines: list[_Line] = []
     try:
         for path in topology.paths:
@@ -143,6 +146,18 @@ class _Line:
     def close(self) -> None:
         self.sender.close()
         self.receiver.close()
+
+
+def require_measurable(topology: Topology) -> None:
+    """Raise UnsupportedError for links so slow that their rates cannot be measured in a minute."""
+    trains_s = 0.0
+    for name in topology.paths:
+        size_bytes = _train_bytes(topology, name, topology.path_mtu_bytes(name))
+        train_bits = _TRAIN_PACKETS[0] * size_bytes * wire_rate_factor(topology, name, size_bytes)
+        trains_s += 2 * train_bits / topology.path_rate_bps(name)
+    if trains_s > _LONGEST_S:
+        slowest_bps = min(topology.path_rate_bps(name) for name in topology.paths)
+        raise UnsupportedError(f"links of {format_rate(slowest_bps)} are too slow to be measured in {_LONGEST_S:g} s")
 
 
 def _train_bytes(topology: Topology, path: str, mtu_bytes: int) -> int:

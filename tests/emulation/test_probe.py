@@ -10,7 +10,7 @@ import pytest
 from emulation import netem
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.namespaces import TwoCoasts
-from emulation.probe import ProbeResult, _arrival_rate, _Flight, _idle_s, probe
+from emulation.probe import ProbeResult, _arrival_rate, _Flight, _idle_s, probe, require_measurable
 from emulation.relay_process import Relays
 from wan.loss import Bernoulli, GilbertElliott
 from wan.schedule import Outage
@@ -135,3 +135,9 @@ def test_the_rate_of_a_train_with_gaps_is_the_links(rate_bps: float) -> None:
             free_s = max(free_s, sent_s) + 1 / rate_bps
             flight.arrived_s[number] = free_s
     assert _arrival_rate(flight, 1.0, 4.0) == pytest.approx(rate_bps, rel=0.01)
+
+
+def test_links_that_nobody_would_wait_for_are_not_measured() -> None:
+    require_measurable(topology(replace(LINK, rate_bps=1e6)))
+    with pytest.raises(UnsupportedError, match=r"^links of 1 kbit/s are too slow to be measured in 60 s$"):
+        require_measurable(topology(LINK, replace(LINK, name="slow", rate_bps=1e3)))
