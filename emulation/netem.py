@@ -31,6 +31,8 @@ _NAMES: Mapping[type[LossSpec], str] = {
 
 Stages = Sequence[Sequence[str]]  # for each stage the words of `tc qdisc add dev … root`
 
+_NO_QDISC = "qdisc kind is unknown"  # what tc says of a module that the kernel does not have
+
 
 def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, seed: int | None = None) -> Stages:
     """Return the stages of one direction of a link: its queue, then its wire, with one more for jitter and reordering.
@@ -182,7 +184,16 @@ def apply(coasts: TwoCoasts, *, seed: int) -> None:
 
     seeds = seed_of if takes_seed(coasts.namespaces) else None
     for argv in commands(coasts.wiring, seeds):
-        coasts.namespaces.run(MIDDLE, argv)
+        try:
+            coasts.namespaces.run(MIDDLE, argv)
+        except UnsupportedError as error:
+            if _NO_QDISC not in str(error):
+                raise
+            kind = "netem" if "netem" in argv else "tbf"
+            raise UnsupportedError(
+                f"this kernel has no {kind}: the relay does without (--impairment relay), and `bicoastal doctor` says "
+                "how it may be had"
+            ) from error
 
 
 def takes_seed(namespaces: Namespaces) -> bool:

@@ -50,6 +50,7 @@ _AT_ONCE = 4  # datagrams that a sender which is late may send before it looks a
 _ATTEMPTS = 3
 _REFINEMENTS = 10
 _SETTLING_S = 0.05
+_TOLD = 2  # problems, in a sentence for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +65,11 @@ class ProbeResult:
         return tuple(f"{each.path} {each.direction} {one}" for each in self.directions for one in each.problems)
 
     def require(self) -> None:
-        """Raise RunFailedError unless everything is within its tolerance."""
+        """Raise RunFailedError, with the first two problems, unless everything is within its tolerance."""
         if self.problems:
-            raise RunFailedError(f"the links are not as specified: {'; '.join(self.problems)}")
+            more = len(self.problems) - _TOLD
+            others = f"; and {more} more" if more > 0 else ""
+            raise RunFailedError(f"the links are not as specified: {'; '.join(self.problems[:_TOLD])}{others}")
 
 
 def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: float = 1.5) -> ProbeResult:

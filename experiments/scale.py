@@ -8,7 +8,10 @@ from emulation.registry import UnknownBackendError
 from experiments.reading import ScenarioError
 from experiments.runner import World
 from experiments.scenario import Scenario
+from wan.checks import quoted
 from wan.scaling import DimensionlessGroups, dimensionless_groups, round_divisor, scaled_topology
+
+LEAST_DIVISOR, LARGEST_DIVISOR = 1e-3, 1e6  # beyond which no scenario is left of what it was
 
 
 def parse_divisor(text: str) -> float | None:
@@ -19,8 +22,10 @@ def parse_divisor(text: str) -> float | None:
         divisor = float(text)
     except ValueError:
         divisor = 0.0
-    if not 0.0 < divisor < float("inf"):
-        raise ScenarioError(f"--scale: {text!r} is neither 'auto' nor a number above zero")
+    if not LEAST_DIVISOR <= divisor <= LARGEST_DIVISOR:
+        raise ScenarioError(
+            f"--scale: {quoted(text)} is neither 'auto' nor a number from {LEAST_DIVISOR:g} to {LARGEST_DIVISOR:g}"
+        )
     return divisor
 
 

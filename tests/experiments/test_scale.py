@@ -57,7 +57,7 @@ def test_a_divisor_is_a_number_or_left_to_the_world(text: str, divisor: float | 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e400", "Auto", "1:100", "ten"])
 def test_what_is_no_divisor_is_refused(text: str) -> None:
-    with pytest.raises(ScenarioError, match=r"^--scale: '.*' is neither 'auto' nor a number above zero$"):
+    with pytest.raises(ScenarioError, match=r"^--scale: '.*' is neither 'auto' nor a number from 0\.001 to 1e\+06$"):
         parse_divisor(text)
 
 
@@ -127,7 +127,7 @@ def test_compare_scales_by_itself_or_as_told(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--scale", "zero"], "--scale: 'zero' is neither 'auto' nor a number above zero"),
+        (["--scale", "zero"], "--scale: 'zero' is neither 'auto' nor a number from 0.001 to 1e+06"),
         (["--backend", "plain", "--impairment", "relay"], "--impairment: plain has no choice of it"),
         (["--impairment", "rain"], "argument --impairment: invalid choice: 'rain' "),
         (["--backend", "mars"], "--backend: there is no backend 'mars'; there are narrow, plain"),
