@@ -15,7 +15,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help compare figures check test lint types imports unit test-slow test-root test-root-slow bench format clean
+.PHONY: help compare figures check test lint types imports unit test-slow test-long test-root test-root-slow bench format clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -50,6 +50,9 @@ unit: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	$(PYTEST) -n $(JOBS) -m 'slow and not root and not vm' $(ARGS)
+
+test-long: $(VENV)/.installed-dev ## the tests that take longer still
+	$(PYTEST) -n $(JOBS) -m 'long and not root and not vm' $(ARGS)
 
 test-root: $(VENV)/.installed-dev ## the tests that need root and network namespaces, one by one: they look at the clock
 	$(PYTEST) -m 'root and not slow and not vm' $(ARGS)

@@ -92,7 +92,7 @@ def test_trials_agree_with_the_simulator(name: str) -> None:
     compare_with_simulator(name, replace(COAST, payload_bytes=1e6, loss=1e-2), runs=2, iterations=10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["adaptive", "b4", "rdma-sr", "rdma-gbn"])
 @pytest.mark.parametrize("loss", [1e-4, 1e-3])
 def test_trials_agree_with_two_thousand_runs_of_the_simulator(name: str, loss: float) -> None:
@@ -111,7 +111,7 @@ def test_a_fresh_tcp_takes_as_long_as_in_the_simulator(name: str) -> None:
     assert trials(fresh, lossy, 20_000).mean() == pytest.approx(seen.mean(), rel=0.08)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["reno", "cubic"])
 @pytest.mark.parametrize("loss", [1e-4, 1e-3])
 def test_tcps_trials_have_the_simulators_mean(name: str, loss: float) -> None:

@@ -143,7 +143,7 @@ PAYLOAD_SHARE = (9000 - 28 - 13 - 16 - 1 - 12) / (9000 + 38)  # less IP, UDP, QU
 
 @pytest.mark.parametrize(
     ("rates_bps", "message_bytes"),
-    [((250e6, 250e6, 100e6), 60_000_000), pytest.param((5e9, 5e9, 2e9), 1_000_000_000, marks=pytest.mark.slow)],
+    [((250e6, 250e6, 100e6), 60_000_000), pytest.param((5e9, 5e9, 2e9), 1_000_000_000, marks=pytest.mark.long)],
 )
 def test_unequal_paths_carry_nearly_their_sum(rates_bps: tuple[float, ...], message_bytes: int) -> None:
     goodput_bps = _goodput_bps(rates_bps, (0.058, 0.060, 0.075), message_bytes)

@@ -70,7 +70,7 @@ def test_hostile_datagrams_are_dropped_and_counted(transport: str, connect: bool
     bombard(transport, 4_000, connect=connect)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("connect", [True, False])
 @pytest.mark.parametrize("transport", ["quic", "mpquic", "mpquic-fec"])
 def test_a_million_hostile_datagrams_are_dropped_and_counted(transport: str, connect: bool) -> None:
