@@ -98,11 +98,14 @@ def test_this_kernel_counts_what_was_sent() -> None:
             until = time.monotonic() + 5
             while (info := read_tcp_info(sender)).in_flight_segments and time.monotonic() < until:
                 time.sleep(0.001)
-            assert info.bytes_sent == size
+            # a busy machine may let a tail loss probe repeat what was only late: the kernel counts it, and so do we
+            assert info.bytes_sent >= size
+            assert (info.bytes_sent == size) == (info.retransmissions == 0)
             assert info.bytes_acked in (size, size + 1)  # the SYN counts (RFC 4898, ThruOctetsAcked)
             assert 0 < info.data_segments_sent <= info.segments_sent
             assert 0 < info.min_rtt_s <= info.rtt_s < 1
-            assert (info.retransmissions, info.spurious, info.timeouts) == (0, 0, 0)
+            assert info.spurious <= info.retransmissions <= 2
+            assert info.timeouts == 0
             assert info.cwnd_segments >= 10
             assert info.mss_bytes > 536
 

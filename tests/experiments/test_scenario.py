@@ -472,7 +472,7 @@ MALFORMED = {
         "[allreduce]",
         '[[jobs]]\nshard = "1 MB"\n[[jobs]]\ntransport = "renno"',
         "jobs[1].transport: there is no transport 'renno'; did you mean 'reno'? there are adaptive, broken, crashing, "
-        "cubic, dying, leaving, lost, mute, odd, reno, stopping, unfit, waiting",
+        "cubic, dying, ending, leaving, lost, mute, odd, reno, stopping, unfit, waiting",
     ),
     "background from a place to itself": (
         "[transports]",
@@ -488,7 +488,7 @@ MALFORMED = {
         '"adaptive"]',
         '"adaptiv"]',
         "transports.default[1]: there is no transport 'adaptiv'; did you mean 'adaptive'? there are adaptive, broken, "
-        "crashing, cubic, dying, leaving, lost, mute, odd, reno, stopping, unfit, waiting",
+        "crashing, cubic, dying, ending, leaving, lost, mute, odd, reno, stopping, unfit, waiting",
     ),
     "transport twice": ('"adaptive"]', '"reno"]', "transports.default[1]: 'reno' stands there twice"),
     "number as a transport": ('"adaptive"]', "7]", "transports.default[1]: 7 is not a name"),
