@@ -99,7 +99,7 @@ def test_netem_impairs_as_specified_or_says_that_the_kernel_has_none() -> None:
         try:
             netem.apply(coasts, seed=1)
         except UnsupportedError as error:
-            assert re.fullmatch(r"tc qdisc add dev \S+ root handle 1: netem .*: Error: .*unknown.*", str(error))  # noqa: PT017
+            assert str(error).startswith("this kernel has no netem: the relay does without")  # noqa: PT017
         else:
             probe(coasts).require()
 

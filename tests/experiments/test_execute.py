@@ -221,10 +221,10 @@ def test_nobody_reading_on_ends_the_programs_quietly(small: str) -> None:
 
 @pytest.mark.root
 def test_a_link_beyond_the_ceiling_is_refused_with_the_scale_that_fits(small: str) -> None:
-    done = execute(small, "--scale", "1e-4", "--east", "true")
+    done = execute(small, "--scale", "0.001", "--east", "true")
     assert done.returncode == 3
     sentence = (
-        r"bicoastal: links of 200 Gbit/s in all are above the [\d.]+ [MG]bit/s that this machine can carry; "
+        r"bicoastal: links of 20 Gbit/s in all are above the [\d.]+ [MG]bit/s that this machine can carry; "
         r"--scale (\d+) fits\n"
     )
     assert re.fullmatch(sentence, done.stderr)
