@@ -1,9 +1,5 @@
 """Relays as whoever runs an experiment sees them: start them, tell them when iterations begin, ask what they did."""
 
-import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from emulation.base import RunFailedError, UnsupportedError
-from emulation.channel import Channel, ChannelClosedError
+from emulation.channel import ChannelClosedError
 from emulation.frames import BurstRule
 from emulation.namespaces import TwoCoasts
 from emulation.relay_protocol import (
@@ -30,35 +26,23 @@ from emulation.relay_protocol import (
 )
 from emulation.wire_format import WireFormatError
 from emulation.wiring import MIDDLE, relay_groups
+from emulation.worker_handle import WorkerProcess
 
 _TIME_LIMIT_S = 20.0
 
 
-class RelayProcess:
+class RelayProcess(WorkerProcess[Order, Answer]):
     """One relay. Raises UnsupportedError when it cannot take the interfaces, RunFailedError when it does not start."""
 
+    end_time_limit_s = _TIME_LIMIT_S
+
     def __init__(self, coasts: TwoCoasts, plan: RelayPlan) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                coasts.enter(MIDDLE, [sys.executable, "-m", "emulation.relay", str(theirs.fileno())]),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            )
-        self._control: Channel[Order, Answer] = Channel(ours, sends=ORDERS, receives=ANSWERS)
+        super().__init__(coasts, MIDDLE, "emulation.relay", orders=ORDERS, news=ANSWERS)
         try:
-            coasts.record(self._process.pid)
             self.send(plan)
         except BaseException:
             self.close()
             raise
-
-    @property
-    def pid(self) -> int:
-        """The process that was started for it."""
-        return self._process.pid
 
     def await_readiness(self) -> None:
         """Return once frames pass."""
@@ -73,7 +57,7 @@ class RelayProcess:
     def send(self, order: Order) -> None:
         """Give it an order. Raises RunFailedError when it is gone."""
         try:
-            self._control.send(order)
+            self.channel.send(order)
         except ChannelClosedError as error:
             raise RunFailedError(f"the relay is gone: {error}") from error
 
@@ -86,23 +70,13 @@ class RelayProcess:
 
     def _receive(self) -> Answer:
         try:
-            return self._control.receive(_TIME_LIMIT_S)
+            return self.channel.receive(_TIME_LIMIT_S)
         except TimeoutError:
             raise RunFailedError(f"the relay did not answer within {_TIME_LIMIT_S:g} s") from None
         except ChannelClosedError:
             raise RunFailedError("the relay has died") from None
         except WireFormatError as error:
             raise RunFailedError(f"the relay's answer is not one: {error}") from error
-
-    def close(self) -> None:
-        """End it, whatever it is doing."""
-        self._control.close()
-        self._process.terminate()
-        try:
-            self._process.wait(_TIME_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 class Relays:

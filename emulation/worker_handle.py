@@ -29,23 +29,17 @@ class WorkerGround(Protocol):
         """Write down a process of this run."""
 
 
-class WorkerHandle(Generic[Order, News]):
-    """A process that serves a channel (`emulation.worker`). name: "the process of …", for sentences.
+class WorkerProcess(Generic[Order, News]):
+    """A process that was started on a coast, or in the middle, at the other end of a channel.
 
-    Raises RunFailedError when it dies.
+    module: what runs, with the channel's descriptor as its argument.
     """
 
+    end_time_limit_s = 60.0  # from being told to end until it is killed
+
     def __init__(
-        self,
-        ground: WorkerGround,
-        site: str,
-        module: str,
-        *,
-        name: str,
-        orders: WireFormat[Order],
-        news: WireFormat[News],
+        self, ground: WorkerGround, site: str, module: str, *, orders: WireFormat[Order], news: WireFormat[News]
     ) -> None:
-        self.name = name
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -66,6 +60,36 @@ class WorkerHandle(Generic[Order, News]):
     def pid(self) -> int:
         """The process that was started for it."""
         return self._process.pid
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self.channel.close()
+        self._process.terminate()
+        try:
+            self._process.wait(self.end_time_limit_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class WorkerHandle(WorkerProcess[Order, News]):
+    """A process that serves a channel (`emulation.worker`). name: "the process of …", for sentences.
+
+    Raises RunFailedError when it dies.
+    """
+
+    def __init__(
+        self,
+        ground: WorkerGround,
+        site: str,
+        module: str,
+        *,
+        name: str,
+        orders: WireFormat[Order],
+        news: WireFormat[News],
+    ) -> None:
+        self.name = name
+        super().__init__(ground, site, module, orders=orders, news=news)
 
     def tell(self, order: Order) -> None:
         """Give it an order."""
@@ -95,13 +119,3 @@ class WorkerHandle(Generic[Order, News]):
             return f"exit status {status}"
         name = signal.Signals(-status).name
         return f"{name}; it may have run out of memory" if -status == signal.SIGKILL else name
-
-    def close(self) -> None:
-        """End it, whatever it is doing."""
-        self.channel.close()
-        self._process.terminate()
-        try:
-            self._process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
