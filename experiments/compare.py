@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emulation.records import FlowRecord, IterationRecord
+from experiments.documents import rounded
 from experiments.store import RunRow, RunStatus, Store
 from wan.units import format_time
 
@@ -165,15 +166,12 @@ def to_document(comparison: Comparison, at_scale: Mapping[str, Mapping[str, floa
 
     at_scale: by transport, what its runs say of a whole deployment.
     """
-    scaled = {
-        name: {key: value if isinstance(value, int) else _rounded(value) for key, value in values.items()}
-        for name, values in (at_scale or {}).items()
-    }
+    scaled = {name: rounded(dict(values)) for name, values in (at_scale or {}).items()}
     return {
         "scenario": comparison.scenario,
         "backend": comparison.backend,
-        "scale": _rounded(comparison.scale),
-        "bound_s": _rounded(comparison.bound_s),
+        "scale": rounded(comparison.scale),
+        "bound_s": rounded(comparison.bound_s),
         "transports": [
             {
                 "name": result.name,
@@ -181,23 +179,19 @@ def to_document(comparison: Comparison, at_scale: Mapping[str, Mapping[str, floa
                 "reason": result.reason,
                 "n": result.n,
                 "completion_s": {
-                    "min": _rounded(percentile(result.completions_s, 0.0)),
-                    "p50": _rounded(percentile(result.completions_s, 0.5)),
-                    "p99": _rounded(result.p99_s),
-                    "max": _rounded(percentile(result.completions_s, 1.0)),
+                    "min": rounded(percentile(result.completions_s, 0.0)),
+                    "p50": rounded(percentile(result.completions_s, 0.5)),
+                    "p99": rounded(result.p99_s),
+                    "max": rounded(percentile(result.completions_s, 1.0)),
                 },
-                "efficiency_p50": _rounded(result.efficiency_p50),
-                "overhead": _rounded(result.overhead),
+                "efficiency_p50": rounded(result.efficiency_p50),
+                "overhead": rounded(result.overhead),
                 "failed": result.failed,
                 "at_scale": scaled.get(result.name),
             }
             for result in comparison.transports
         ],
     }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.12g}")
 
 
 # -- table ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """`bicoastal compare`: from its arguments to runs, table and pictures."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
@@ -13,7 +12,8 @@ from rich.console import Console
 from emulation.registry import BackendRegistry
 from experiments.arguments import directory
 from experiments.compare import Comparison, compare, to_document, to_notes, to_table
-from experiments.console import DONE, FAILED, UNSUPPORTED, say
+from experiments.console import DONE, FAILED, UNSUPPORTED
+from experiments.documents import say_document
 from experiments.extrapolation.at_scale import AtScale, at_scale
 from experiments.overrides import Override, option, parse_override
 from experiments.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib
@@ -99,7 +99,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         scaled, refused = _at_scale(store, comparison, scenario)
         if arguments.json:
             documents = {name: each.document() for name, each in scaled.items()}
-            say(json.dumps(to_document(comparison, documents), indent=2, allow_nan=False))
+            say_document(to_document(comparison, documents))
         else:
             width = Console().width
             notes = [_paths_note(scenario), *scale_notes(scenario, divisor), *_at_scale_notes(scaled, refused)]

@@ -1,7 +1,6 @@
 """`bicoastal extrapolate`: the stages of a deployment, what of them is exposed, and what the WAN has to carry."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -11,8 +10,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from experiments.console import say
 from experiments.deployment import load_deployment
+from experiments.documents import rounded, say_document
 from experiments.extrapolation.assumptions import Assumptions
 from experiments.extrapolation.computation import bubble_share
 from experiments.extrapolation.exposure import (
@@ -151,20 +150,8 @@ def to_document(found: Extrapolation) -> dict[str, Any]:
         "wan": None if found.wan is None else asdict(found.wan),
         "hangs_on": [asdict(change) for change in found.changes],
     }
-    return {key: _rounded(value) for key, value in document.items()}
-
-
-def _rounded(value: object) -> object:
-    match value:
-        case bool():
-            return value
-        case float():
-            return float(f"{value:.12g}")
-        case dict():
-            return {key: _rounded(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_rounded(inner) for inner in value]
-    return value
+    written: dict[str, Any] = rounded(document)
+    return written
 
 
 # -- table ------------------------------------------------------------------------------------------------------------
@@ -348,7 +335,7 @@ def add_parser(commands: Any) -> None:
 def _extrapolate(arguments: argparse.Namespace) -> int:
     found = extrapolate(*read_case(arguments.deployment, arguments.set))
     if arguments.json:
-        say(json.dumps(to_document(found), indent=2, allow_nan=False))
+        say_document(to_document(found))
     else:
         show(to_table(found, width=Console().width))
     return 0

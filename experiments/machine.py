@@ -1,7 +1,6 @@
 """`bicoastal doctor` and `bicoastal clean`: what this machine can do, and what killed runs left on it."""
 
 import argparse
-import json
 import os
 import platform
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from emulation.ceiling import MachineCeiling, machine_ceiling
 from emulation.cleanup import clean
 from emulation.host import Ceiling, HostFacts, survey
 from experiments.console import say
+from experiments.documents import say_document
 from experiments.showing import show
 from wan.units import format_rate, format_time
 
@@ -37,7 +37,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     found = survey()
     machine = machine_ceiling() if found.has("relay") else None
     if arguments.json:
-        say(json.dumps(to_document(found, machine), indent=2, allow_nan=False))
+        say_document(to_document(found, machine))
     else:
         show(to_table(found), *ceiling_lines(found.ceiling, machine))
     return 0 if found.has("relay") else 3

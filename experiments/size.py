@@ -1,7 +1,6 @@
 """`bicoastal size`: how much WAN bandwidth per GPU hides the all-reduce, with each transport's slowest message."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ from rich.text import Text
 
 from experiments.arguments import directory
 from experiments.compare import compare
-from experiments.console import DONE, UNSUPPORTED, say
+from experiments.console import DONE, UNSUPPORTED
+from experiments.documents import rounded, say_document
 from experiments.extrapolate import DEFAULT_DEPLOYMENT, read_case
 from experiments.extrapolation.fit import Fit, TooFewError, fit, measure
 from experiments.extrapolation.sizing import Need, Question, allowed_s, at, least_bps, need, step_share
@@ -178,8 +178,8 @@ def to_document(sizing: Sizing, files: Sequence[str]) -> dict[str, Any]:
         ],
         "files": list(files),
     }
-    rounded: dict[str, Any] = json.loads(json.dumps(document), parse_float=lambda text: float(f"{float(text):.12g}"))
-    return rounded
+    found: dict[str, Any] = rounded(document)
+    return found
 
 
 def _need_document(found: Need, dearest: float | None) -> dict[str, Any]:
@@ -359,7 +359,7 @@ def _size(arguments: argparse.Namespace) -> int:
         sizing = size_measured(question, arguments.source, arguments.transport, target)
     files = [] if arguments.out is None else _draw(sizing, arguments.out)
     if arguments.json:
-        say(json.dumps(to_document(sizing, files), indent=2, allow_nan=False))
+        say_document(to_document(sizing, files))
     else:
         show(to_table(sizing, [f"written: {', '.join(files)}"] if files else []))
     return UNSUPPORTED if all(row.found is None for row in sizing.rows) else DONE

@@ -1,7 +1,6 @@
 """`bicoastal validate`: every published figure beside ours, and whether any has moved out of its tolerance."""
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments import worlds
-from experiments.console import say
+from experiments.documents import rounded, say_document
 from experiments.extrapolation.published import FIGURES, Computed
 from experiments.references import Figure, Reference, load_references
 from experiments.showing import show
@@ -71,9 +70,9 @@ def to_document(checks: Sequence[Check]) -> dict[str, object]:
                 "source": check.reference.source,
                 "kind": check.figure.status,
                 "unit": check.figure.unit,
-                "published": _rounded(check.figure.value),
-                "computed": _rounded(check.computed.value),
-                "relative_error": _rounded(check.relative_error),
+                "published": rounded(check.figure.value),
+                "computed": rounded(check.computed.value),
+                "relative_error": rounded(check.relative_error),
                 "tolerance": check.figure.tolerance,
                 "verdict": check.verdict,
                 "formula": check.computed.how,
@@ -82,10 +81,6 @@ def to_document(checks: Sequence[Check]) -> dict[str, object]:
             for check in checks
         ],
     }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.12g}")
 
 
 def to_table(checks: Sequence[Check], *, width: int) -> Group:
@@ -167,7 +162,7 @@ def _validate(arguments: argparse.Namespace) -> int:
     worlds.require_worlds(arguments)
     checks = check_all(load_references())
     if arguments.json:
-        say(json.dumps(to_document(checks), indent=2, allow_nan=False))
+        say_document(to_document(checks))
     else:
         show(to_table(checks, width=Console().width))
     return 1 if any(check.verdict == "off" for check in checks) else 0

@@ -6,7 +6,6 @@ where packets are lost by chance: one loss less, or a few packets sooner, moves 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from emulation.records import Status
 from emulation.registry import BackendRegistry, UnknownBackendError
 from emulation.scaled import scaled_run
 from experiments.console import DONE, FAILED, UNSUPPORTED, say
+from experiments.documents import say_document
 from experiments.overrides import parse_override
 from experiments.reading import ScenarioError
 from experiments.scale import fitting_divisor, parse_divisor
@@ -281,7 +281,7 @@ def run(arguments: argparse.Namespace) -> int:
         cases.append(Case(name=name, scenario=scenario, scale=fitting, seeds=seeds))
     rows = compare_worlds(cases, transports, worlds, tell=lambda line: print(line, file=sys.stderr))
     if arguments.json:
-        say(json.dumps(to_document(rows), indent=2, allow_nan=False))
+        say_document(to_document(rows))
     else:
         show(to_table(rows))
         for line in _notes(rows):
