@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import exp, inf, lgamma, log, log1p, prod
 
 from wan.checks import check_not_negative, check_positive
-from wan.loss import Combined, GilbertElliott, Listed, LossSpec, Periodic, TailOfBurst
+from wan.loss import Combined, GilbertElliott, LossSpec, Periodic, TailOfBurst
+from wan.recorded_loss import Listed
 from wan.topology import LinkSpec, Topology
 
 _EARLY_S = 0.2e-3  # clocks that are compared, and token buckets that are full

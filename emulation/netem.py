@@ -12,7 +12,8 @@ from emulation.base import UnsupportedError
 from emulation.namespaces import Namespaces, TwoCoasts, require_tools
 from emulation.streams import stream
 from emulation.wiring import MIDDLE, Wiring
-from wan.loss import Bernoulli, Combined, GilbertElliott, Listed, LossSpec, NoLoss, Periodic, TailOfBurst, Trace
+from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from wan.recorded_loss import Listed, Trace
 from wan.topology import LinkSpec, Topology
 
 Seeds = Callable[[str, str], int]  # (link, direction) -> the seed of its netem

@@ -21,7 +21,6 @@ from emulation.host import machine_features
 from emulation.probe import probe
 from emulation.records import IterationRecord, LinkRecord, QueueSample, RunRecord, Status
 from transports.registry import Registry
-from wan.loss import Combined, LossSpec, TailOfBurst
 from wan.topology import Topology
 
 _LEAD_S = 0.1  # from when everything is ready until zero
@@ -130,11 +129,7 @@ class Still(Middle):
 
 def speaks_of_bursts(topology: Topology) -> bool:
     """Tell whether any link's loss depends on a packet's place in its burst."""
-
-    def speaks(loss: LossSpec) -> bool:
-        return isinstance(loss, TailOfBurst) or (isinstance(loss, Combined) and any(map(speaks, loss.parts)))
-
-    return any(speaks(loss) for link in topology.links.values() for loss in (link.loss, link.loss_back) if loss)
+    return any(link.reads_bursts for link in topology.links.values())
 
 
 def _put_together(name: str, spec: RunSpec, conducted: Conducted, passage: Passage) -> RunRecord:

@@ -21,7 +21,6 @@ from experiments.reading import ScenarioError
 from experiments.scale import parse_divisor
 from experiments.scenario import DEFAULT_SCENARIO, Scenario, load_scenario
 from transports.registry import Registry
-from wan.loss import Combined, LossSpec, TailOfBurst
 from wan.scaling import round_divisor, scaled_topology
 from wan.topology import Topology
 from wan.units import format_rate, format_time
@@ -165,11 +164,8 @@ def coast_sites(topology: Topology) -> dict[str, str]:
 def require_no_training(topology: Topology) -> None:
     """Raise UnsupportedError for what links do by a training step's clock, which programs do not have."""
 
-    def asks_for_bursts(loss: LossSpec | None) -> bool:
-        return isinstance(loss, TailOfBurst) or (isinstance(loss, Combined) and any(map(asks_for_bursts, loss.parts)))
-
     for link in topology.links.values():
-        if asks_for_bursts(link.loss) or asks_for_bursts(link.loss_back):
+        if link.reads_bursts:
             raise UnsupportedError(
                 f"link {link.name!r} loses the tail of each burst, and nobody knows where a program's bursts end"
             )

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 
 from experiments.reading import MAX_FILE_BYTES, MAX_QUANTITY, ScenarioError, Table, close_matches, shown
-from wan.loss import Bernoulli, Combined, GilbertElliott, Listed, LossSpec, NoLoss, Periodic, TailOfBurst, Trace
+from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from wan.recorded_loss import Listed, Trace
 from wan.schedule import LinkEvent, Outage, RateStep
 from wan.topology import MIN_MTU_BYTES, LinkSpec, Path, Site, Topology
 

@@ -50,6 +50,11 @@ class LossSpec(ABC):
         """The long-run share of packets lost; None where it depends on the traffic."""
         return None
 
+    @property
+    def reads_bursts(self) -> bool:
+        """Whether what is lost depends on a packet's place in its burst (`Packet.burst_left`)."""
+        return False
+
 
 class _Never:
     __slots__ = ()
@@ -257,107 +262,10 @@ class TailOfBurst(LossSpec):
         """Return the process; it has no state and draws nothing."""
         return _TailOfBurst(self.packets)
 
-
-class _Listed:
-    __slots__ = ("_count", "_indices", "_min_wire_bytes")
-
-    def __init__(self, indices: frozenset[int], min_wire_bytes: int) -> None:
-        self._indices = indices
-        self._min_wire_bytes = min_wire_bytes
-        self._count = -1
-
-    def lost(self, packet: Packet, now: float, /) -> bool:
-        if packet.wire_bytes < self._min_wire_bytes:
-            return False
-        self._count += 1
-        return self._count in self._indices
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed(LossSpec):
-    """Exactly the packets with these numbers are lost, counted from 0 among those of at least `min_wire_bytes`.
-
-    Raises ValueError for negative or repeated numbers.
-    """
-
-    indices: tuple[int, ...]
-    min_wire_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        for index in self.indices:
-            check_whole("indices", index, 0)
-        if len(set(self.indices)) < len(self.indices):
-            raise ValueError("indices: a packet is listed twice")
-        check_whole("min_wire_bytes", self.min_wire_bytes, 0)
-
-    def start(self, rng: Rng) -> LossProcess:
-        """Return a process that has counted nothing; it draws nothing."""
-        return _Listed(frozenset(self.indices), self.min_wire_bytes)
-
-
-class _Trace:
-    __slots__ = ("_at", "_min_wire_bytes", "_outcomes", "_repeat")
-
-    def __init__(self, outcomes: Sequence[bool], repeat: bool, min_wire_bytes: int) -> None:
-        self._outcomes = outcomes
-        self._repeat = repeat
-        self._min_wire_bytes = min_wire_bytes
-        self._at = 0
-
-    def lost(self, packet: Packet, now: float, /) -> bool:
-        if packet.wire_bytes < self._min_wire_bytes:
-            return False
-        if self._at == len(self._outcomes):
-            if not self._repeat:
-                return False
-            self._at = 0
-        self._at += 1
-        return self._outcomes[self._at - 1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace(LossSpec):
-    """A recording decides: packet after packet, True is lost. At its end it begins again, or (repeat=False) loss ends.
-
-    min_wire_bytes: smaller packets are neither lost nor counted. Raises ValueError naming the field.
-    """
-
-    outcomes: tuple[bool, ...]
-    repeat: bool = True
-    min_wire_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        """Check that there is something to repeat."""
-        if not self.outcomes:
-            raise ValueError("outcomes: the trace is empty")
-        check_whole("min_wire_bytes", self.min_wire_bytes, 0)
-
-    @classmethod
-    def from_text(cls, text: str, *, repeat: bool = True, min_wire_bytes: int = 0) -> Self:
-        """Read a trace written as 0 (arrived) and 1 (lost); white space, commas and `#` comments are skipped.
-
-        Raises ValueError, with the line, for any other character.
-        """
-        outcomes: list[bool] = []
-        for number, line in enumerate(text.splitlines(), start=1):
-            for character in line.partition("#")[0]:
-                if character in "01":
-                    outcomes.append(character == "1")
-                elif not character.isspace() and character != ",":
-                    raise ValueError(f"outcomes: line {number} has {character!r}, which is neither 0 nor 1")
-        return cls(outcomes=tuple(outcomes), repeat=repeat, min_wire_bytes=min_wire_bytes)
-
-    def start(self, rng: Rng) -> LossProcess:
-        """Return a process at the beginning of the recording; it draws nothing."""
-        return _Trace(self.outcomes, self.repeat, self.min_wire_bytes)
-
     @property
-    def mean_loss(self) -> float | None:
-        """The share of the recording, when it repeats and all packets count."""
-        if self.min_wire_bytes or not self.repeat:
-            return None
-        return sum(self.outcomes) / len(self.outcomes)
+    def reads_bursts(self) -> bool:
+        """Yes."""
+        return True
 
 
 class _Combined:
@@ -404,3 +312,8 @@ class Combined(LossSpec):
                 return None
             passed *= 1.0 - part.mean_loss
         return 1.0 - passed
+
+    @property
+    def reads_bursts(self) -> bool:
+        """Whether that of any part does."""
+        return any(part.reads_bursts for part in self.parts)

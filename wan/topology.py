@@ -72,6 +72,11 @@ class LinkSpec:
         check_events(self.events)
 
     @property
+    def reads_bursts(self) -> bool:
+        """Whether the loss of either direction depends on a packet's place in its burst."""
+        return any(loss.reads_bursts for loss in (self.loss, self.loss_back) if loss is not None)
+
+    @property
     def bdp_bytes(self) -> float:
         """The bandwidth-delay product: rate times round-trip propagation, in bytes."""
         return self.rate_bps * 2 * self.delay_s / 8

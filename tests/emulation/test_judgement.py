@@ -21,7 +21,8 @@ from emulation.judgement import (
     loss_is_credible,
     wire_rate_factor,
 )
-from wan.loss import Bernoulli, Combined, GilbertElliott, Listed, LossSpec, NoLoss, Periodic, TailOfBurst, Trace
+from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from wan.recorded_loss import Listed, Trace
 from wan.topology import LinkSpec, Path, Site, Topology
 
 

@@ -7,7 +7,8 @@ import pytest
 from emulation.base import UnsupportedError
 from emulation.netem import commands, link_stages, path_stages, stage_counts
 from emulation.wiring import plan_wiring
-from wan.loss import Bernoulli, Combined, GilbertElliott, Listed, LossSpec, NoLoss, Periodic, TailOfBurst, Trace
+from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from wan.recorded_loss import Listed, Trace
 from wan.schedule import Outage, RateStep
 from wan.topology import LinkSpec, Path, Site, Topology
 

@@ -20,7 +20,8 @@ from emulation.namespaces import TwoCoasts
 from emulation.packet_ring import ring_bytes
 from emulation.relay_process import Relays
 from emulation.wiring import MIDDLE
-from wan.loss import Listed, LossSpec, NoLoss, TailOfBurst
+from wan.loss import LossSpec, NoLoss, TailOfBurst
+from wan.recorded_loss import Listed
 from wan.schedule import Outage
 from wan.topology import LinkSpec, Path, Site, Topology
 

@@ -12,7 +12,8 @@ from experiments import scenario as scenario_module
 from experiments.overrides import parse_override
 from experiments.scenario import ScenarioError, load_scenario, read_scenario
 from transports.registry import Registry
-from wan.loss import Bernoulli, Combined, GilbertElliott, Listed, NoLoss, Periodic, TailOfBurst, Trace
+from wan.loss import Bernoulli, Combined, GilbertElliott, NoLoss, Periodic, TailOfBurst
+from wan.recorded_loss import Listed, Trace
 from wan.schedule import Outage, RateStep
 from wan.units import format_size
 from worlds import TRANSPORTS

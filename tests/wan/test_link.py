@@ -10,7 +10,8 @@ from scipy import stats
 
 from transports.base import Datagram
 from wan.link import Arrival, Link
-from wan.loss import Bernoulli, Combined, Listed, NoLoss, Periodic
+from wan.loss import Bernoulli, Combined, NoLoss, Periodic
+from wan.recorded_loss import Listed
 from wan.schedule import Outage, RateStep, capacity_trace
 from wan.topology import LinkSpec
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from transports.base import Rng
-from wan.loss import Bernoulli, GilbertElliott, Listed, LossSpec, NoLoss, Periodic, TailOfBurst
+from wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from wan.recorded_loss import Listed
 from wan.schedule import LinkEvent, Outage, RateStep
 from wan.topology import LinkSpec
 
