@@ -16,7 +16,7 @@ from emulation.wire_format import KINDS, WireFormat, WireFormatError
 from experiments.bundled import bundled_names
 from experiments.scenario import load_scenario
 from transports.registry import Registry
-from wan import loss
+from wan import loss, recorded_loss
 from wan.schedule import Outage, RateStep
 from wan.topology import Topology
 
@@ -72,8 +72,8 @@ def loss_models() -> list[loss.LossSpec]:
         loss.Periodic(every=100, first=None, min_wire_bytes=100),
         bursts,
         loss.TailOfBurst(packets=3),
-        loss.Listed(indices=(5, 1)),
-        loss.Trace(outcomes=(True, False), repeat=False),
+        recorded_loss.Listed(indices=(5, 1)),
+        recorded_loss.Trace(outcomes=(True, False), repeat=False),
     ]
     return [*made, loss.Combined(parts=(*made, loss.Combined(parts=(bursts,))))]
 
@@ -85,7 +85,12 @@ def test_every_model_of_loss_comes_back(model: loss.LossSpec) -> None:
 
 
 def test_every_model_of_loss_there_is_has_a_form() -> None:
-    classes = [kind for _, kind in inspect.getmembers(loss, inspect.isclass) if issubclass(kind, loss.LossSpec)]
+    classes = [
+        kind
+        for module in (loss, recorded_loss)
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, loss.LossSpec)
+    ]
     assert {kind for kind in classes if not inspect.isabstract(kind)} == set(KINDS[loss.LossSpec])
     assert {type(model) for model in loss_models()} == set(KINDS[loss.LossSpec])
 
