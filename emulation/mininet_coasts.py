@@ -17,7 +17,7 @@ from emulation.base import RunFailedError, UnsupportedError
 from emulation.cleanup import clean
 from emulation.identity import RunDirectory
 from emulation.namespaces import find_tool, require_tools
-from emulation.streams import stream
+from emulation.netem import USAGE, seeds_of
 from emulation.wiring import MIDDLE, CoastOptions, Wiring
 from wan.topology import Topology
 
@@ -53,11 +53,7 @@ class MininetCoasts:
             self.wiring: Wiring = plan(topology, tag=self.directory.tag)
             stack.enter_context(own_network())
             _set_sysctls(self.wiring.sysctls(MIDDLE, options))
-
-            def seed_of(link: str, direction: str) -> int:
-                return stream(seed, f"netem/{link}/{direction}").getrandbits(63)
-
-            topo = BicoastalTopo(wiring=self.wiring, options=options, hosts=1, seeds=seed_of if _takes_seed() else None)
+            topo = BicoastalTopo(wiring=self.wiring, options=options, hosts=1, seeds=seeds_of(seed, _netem_usage()))
             self._net = Mininet(topo=topo, controller=None, build=False)
             stack.callback(self._net.stop)
             self._net.start()
@@ -147,12 +143,7 @@ def _set_sysctls(values: dict[str, str]) -> None:
                 file.write(value)
 
 
-def _takes_seed() -> bool:
-    """Say whether this iproute2 can seed netem."""
-    usage = subprocess.run(
-        [find_tool("tc") or "tc", "qdisc", "add", "dev", "lo", "root", "netem", "help"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return "seed" in usage.stdout + usage.stderr
+def _netem_usage() -> str:
+    """Return what tc says of netem here."""
+    done = subprocess.run([find_tool("tc") or "tc", *USAGE[1:]], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
 from emulation.base import UnsupportedError
-from emulation.namespaces import Namespaces, TwoCoasts, require_tools
+from emulation.namespaces import TwoCoasts, require_tools
 from emulation.streams import stream
 from emulation.wiring import MIDDLE, Wiring
 from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
@@ -32,6 +32,7 @@ _NAMES: Mapping[type[LossSpec], str] = {
 
 Stages = Sequence[Sequence[str]]  # for each stage the words of `tc qdisc add dev … root`
 
+USAGE = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "help")  # tells the options that netem has
 _NO_QDISC = "qdisc kind is unknown"  # what tc says of a module that the kernel does not have
 
 
@@ -180,10 +181,8 @@ def apply(coasts: TwoCoasts, *, seed: int) -> None:
     """
     require_tools("tc")
 
-    def seed_of(link: str, direction: str) -> int:
-        return stream(seed, f"netem/{link}/{direction}").getrandbits(63)
-
-    seeds = seed_of if takes_seed(coasts.namespaces) else None
+    usage = coasts.namespaces.attempt(MIDDLE, USAGE)
+    seeds = seeds_of(seed, usage.stdout + usage.stderr)
     for argv in commands(coasts.wiring, seeds):
         try:
             coasts.namespaces.run(MIDDLE, argv)
@@ -197,7 +196,11 @@ def apply(coasts: TwoCoasts, *, seed: int) -> None:
             ) from error
 
 
-def takes_seed(namespaces: Namespaces) -> bool:
-    """Say whether this iproute2 can seed netem."""
-    usage = namespaces.attempt(MIDDLE, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "help"])
-    return "seed" in usage.stdout + usage.stderr
+def seeds_of(seed: int, usage: str) -> Seeds | None:
+    """Return the seed of each direction of each link, drawn from streams keyed by `seed`.
+
+    usage: what `USAGE` answers here. None where this iproute2 cannot seed netem.
+    """
+    if "seed" not in usage:
+        return None
+    return lambda link, direction: stream(seed, f"netem/{link}/{direction}").getrandbits(63)
