@@ -33,6 +33,7 @@ from emulation.driver import APPLICATION, SAMPLING, Driver
 from emulation.ends import make_end, port_numbers
 from emulation.flow_end import EndContext, FlowEnd
 from emulation.flows import Flow, plan_flows
+from emulation.ledger import flow_sample
 from emulation.realtime import RealClock
 from emulation.records import FlowSample, NoticeRecord
 from emulation.service_link import ServiceLink
@@ -212,17 +213,7 @@ class CoastProcess:
             self._sampling_since = None
             return
         for name in self._clients:
-            sample = self._ends[name].sample(now)
-            self._samples.append(
-                FlowSample(
-                    flow=name,
-                    at_s=now,
-                    cwnd_bytes=sample.cwnd_bytes,
-                    in_flight_bytes=sample.in_flight_bytes,
-                    pacing_rate_bps=sample.pacing_rate_bps,
-                    srtt_s=sample.srtt_s,
-                )
-            )
+            self._samples.append(flow_sample(name, now, self._ends[name].sample(now)))
         number = max(number + 1, int((now - since_s) / interval_s) + 1)
         self._driver.at(since_s + number * interval_s, SAMPLING, self._sample, number)
 

@@ -30,13 +30,21 @@ def set_initial_windows(end: PathEnd, initial_segments: int) -> None:
 
     Raises UnsupportedError where it may not be done.
     """
-    require_tools("ip")
     largest_buffer = int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text(encoding="ascii").split()[2])
     windows = {"initcwnd": initial_segments, "initrwnd": largest_buffer // _LEAST_MSS_BYTES}
     words = [word for name, size in windows.items() for word in (name, str(min(size, LARGEST_INITIAL_WINDOW)))]
     route = [f"{end.peer_address}/32", "dev", end.device, "src", end.address, "table", end.table]
+    run_ip("route", "change", *route, *words, refusal="the route's initial window cannot be changed")
+
+
+def run_ip(*words: str, refusal: str) -> None:
+    """Change something of this process's network namespace by `ip`.
+
+    Raises UnsupportedError, `refusal` and what `ip` says, where it may not be done.
+    """
+    require_tools("ip")
     done = subprocess.run(
-        [find_tool("ip") or "ip", "route", "change", *route, *words],
+        [find_tool("ip") or "ip", *words],
         check=False,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -44,4 +52,4 @@ def set_initial_windows(end: PathEnd, initial_segments: int) -> None:
         timeout=_COMMAND_TIME_LIMIT_S,
     )
     if done.returncode:
-        raise UnsupportedError(f"the route's initial window cannot be changed: {' '.join(done.stderr.split())}")
+        raise UnsupportedError(f"{refusal}: {' '.join(done.stderr.split())}")

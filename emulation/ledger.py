@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from emulation.base import JobSpec
 from emulation.flows import Flow, message_bound_s
-from emulation.records import FlowRecord, FlowSummary, IterationRecord
-from transports.base import Counters
+from emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord
+from transports.base import Counters, Sample
 from wan.topology import Topology
 
 
@@ -174,4 +174,16 @@ def summarise(flow: Flow, handshake_s: float | None) -> FlowSummary:
         destination=flow.destination,
         path="+".join(flow.paths),
         handshake_s=handshake_s,
+    )
+
+
+def flow_sample(flow: str, at_s: float, sample: Sample) -> FlowSample:
+    """Return the row of a point of a flow's time series."""
+    return FlowSample(
+        flow=flow,
+        at_s=at_s,
+        cwnd_bytes=sample.cwnd_bytes,
+        in_flight_bytes=sample.in_flight_bytes,
+        pacing_rate_bps=sample.pacing_rate_bps,
+        srtt_s=sample.srtt_s,
     )

@@ -8,13 +8,12 @@ import ctypes
 import os
 import socket
 import struct
-import subprocess
 from functools import cache
 
 from emulation.base import UnsupportedError
 from emulation.flow_end import EndContext
+from emulation.kernel_options import run_ip
 from emulation.kernel_tcp import KernelTcpEnd
-from emulation.namespaces import find_tool, require_tools
 from emulation.tcp_info import TcpInfo, parse_tcp_info, together
 from transports.registry import TransportSpec
 
@@ -23,7 +22,6 @@ _SOL_MPTCP, _MPTCP_TCPINFO = 284, 2  # linux/mptcp.h
 _SUBFLOW_DATA = struct.Struct("=4I")  # struct mptcp_subflow_data: its own size, subflows, size in the kernel, and ours
 _INFO_BYTES = 256
 MOST_SUBFLOWS = 8  # the kernel's limit, the first one not counted
-_COMMAND_TIME_LIMIT_S = 5.0
 
 
 class MptcpEnd(KernelTcpEnd):
@@ -70,17 +68,7 @@ def _announce(address: str, device: str) -> None:
 
 
 def _ip(*words: str) -> None:
-    require_tools("ip")
-    done = subprocess.run(
-        [find_tool("ip") or "ip", "mptcp", *words],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_TIME_LIMIT_S,
-    )
-    if done.returncode:
-        raise UnsupportedError(f"ip mptcp {' '.join(words)}: {' '.join(done.stderr.split())}")
+    run_ip("mptcp", *words, refusal=f"ip mptcp {' '.join(words)}")
 
 
 KERNEL_MPTCP = TransportSpec(

@@ -10,7 +10,7 @@ from emulation.clock import VirtualClock
 from emulation.driver import APPLICATION, SAMPLING, Driver, Port, SpinningError, Transmit
 from emulation.flows import Flow, path_views, plan_flows
 from emulation.jobs import BackgroundRun, FlowPorts, JobRun
-from emulation.ledger import summarise
+from emulation.ledger import flow_sample, summarise
 from emulation.records import FlowSample, LinkRecord, NoticeRecord, QueueSample, RunRecord
 from emulation.routes import ControlRoute, Route, Wire
 from emulation.services import PlacedService, by_transport, place_services
@@ -214,17 +214,7 @@ class _Simulation:
             self._sampling_since = None
             return
         for name, ports in self._ports.items():
-            sample = ports.client_endpoint.sample(now)
-            self._samples.append(
-                FlowSample(
-                    flow=name,
-                    at_s=now,
-                    cwnd_bytes=sample.cwnd_bytes,
-                    in_flight_bytes=sample.in_flight_bytes,
-                    pacing_rate_bps=sample.pacing_rate_bps,
-                    srtt_s=sample.srtt_s,
-                )
-            )
+            self._samples.append(flow_sample(name, now, ports.client_endpoint.sample(now)))
         for (name, back), wire in self._wires.items():
             backlog_bytes = wire.link.backlog_bytes(now)
             self._queues.append(

@@ -307,14 +307,8 @@ def _read_assumptions(overrides: Sequence[Override]) -> Assumptions:
         raise ScenarioError(f"{labels[key]}:{rest}") from error
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to argparse's subparsers."""
-    command = commands.add_parser(
-        "extrapolate",
-        help="reckon a whole deployment: stages, exposure, and the WAN rate it needs",
-        description="Print how long each stage of a deployment's communication takes, what of it computation hides, "
-        "and the least WAN rate that leaves nothing exposed, with an ideal transport.",
-    )
+def add_case_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that `read_case` takes."""
     command.add_argument(
         "--deployment",
         default=DEFAULT_DEPLOYMENT,
@@ -328,6 +322,17 @@ def add_parser(commands: Any) -> None:
         metavar="KEY=VALUE",
         help="change the deployment or an assumption: plant.wan_rtt='20 ms', assumptions.wan_trips=1, …",
     )
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's subparsers."""
+    command = commands.add_parser(
+        "extrapolate",
+        help="reckon a whole deployment: stages, exposure, and the WAN rate it needs",
+        description="Print how long each stage of a deployment's communication takes, what of it computation hides, "
+        "and the least WAN rate that leaves nothing exposed, with an ideal transport.",
+    )
+    add_case_options(command)
     command.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     command.set_defaults(command=_extrapolate)
 

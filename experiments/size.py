@@ -14,7 +14,7 @@ from experiments.arguments import directory
 from experiments.compare import compare
 from experiments.console import DONE, UNSUPPORTED
 from experiments.documents import rounded, say_document
-from experiments.extrapolate import DEFAULT_DEPLOYMENT, read_case
+from experiments.extrapolate import add_case_options, read_case
 from experiments.extrapolation.fit import Fit, TooFewError, fit, measure
 from experiments.extrapolation.sizing import Need, Question, allowed_s, at, least_bps, need, step_share
 from experiments.extrapolation.sizing import Path as WanPath
@@ -286,12 +286,7 @@ def add_parser(commands: Any) -> None:
         description="Find, for each transport, the least WAN bandwidth per GPU and flow that keeps a step's exposed "
         "communication at or under a target when the slowest of all messages is waited for.",
     )
-    command.add_argument(
-        "--deployment",
-        default=DEFAULT_DEPLOYMENT,
-        metavar="D",
-        help=f"a bundled deployment or a .toml file (default: {DEFAULT_DEPLOYMENT})",
-    )
+    add_case_options(command)
     command.add_argument(
         "--from", dest="source", type=Path, metavar="DIR", help="take losses from a comparison's results"
     )
@@ -304,13 +299,6 @@ def add_parser(commands: Any) -> None:
     command.add_argument("--scope", choices=SCOPES, default="step", help="wait for one layer's group or all (default)")
     command.add_argument(
         "--share", default=str(DEFAULT_SHARE), metavar="P", help=f"of the steps that meet it (default: {DEFAULT_SHARE})"
-    )
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change the deployment or an assumption: plant.wan_rtt='20 ms', assumptions.wan_trips=1, …",
     )
     command.add_argument("--out", type=directory, metavar="DIR", help="draw pictures into this directory")
     command.add_argument("--json", action="store_true", help="print one JSON document instead of the table")

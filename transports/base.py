@@ -14,11 +14,13 @@ Times are seconds on the caller's clock; they never go back.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from transports.events import Buffer, Event
 from wan.randomness import Rng as Rng  # noqa: PLC0414 (what machines are given, under the name by which they know it)
 from wan.topology import Topology
+
+Parameters = TypeVar("Parameters")
 
 
 class Encodable(Protocol):
@@ -162,6 +164,12 @@ class EndpointContext:
     paths: Sequence[PathView]
     rng: Rng
     parameters: object = None
+
+    def parameters_as(self, kind: type[Parameters], transport: str) -> Parameters:
+        """Return the parameters, which `transport` takes as a `kind`. Raises TypeError for anything else."""
+        if not isinstance(self.parameters, kind):
+            raise TypeError(f"{transport} is made with {kind.__name__}")
+        return self.parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

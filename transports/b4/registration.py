@@ -47,9 +47,7 @@ def _selective_receiver(context: EndpointContext, parameters: PacedParameters) -
 
 
 def _b4(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, B4Parameters):
-        raise TypeError("b4 is made with B4Parameters")
+    parameters = context.parameters_as(B4Parameters, "b4")
     sender = SelectiveSender(
         context.paths,
         ack_delay_s=parameters.ack_delay_s,
@@ -60,26 +58,20 @@ def _b4(context: EndpointContext) -> Endpoint:
 
 
 def _rdma_sr(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, RdmaParameters):
-        raise TypeError("rdma-sr is made with RdmaParameters")
+    parameters = context.parameters_as(RdmaParameters, "rdma-sr")
     sender = TimeoutSender(context.paths, rto_rtts=parameters.rto_rtts, give_up_s=parameters.give_up_s)
     return _endpoint(context, parameters, sender, _selective_receiver(context, parameters))
 
 
 def _rdma_gbn(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, RdmaParameters):
-        raise TypeError("rdma-gbn is made with RdmaParameters")
+    parameters = context.parameters_as(RdmaParameters, "rdma-gbn")
     sender = GoBackSender(context.paths, rto_rtts=parameters.rto_rtts, give_up_s=parameters.give_up_s)
     receiver = InOrderReceiver(ack_every=parameters.ack_every, ack_delay_s=parameters.ack_delay_s)
     return _endpoint(context, parameters, sender, receiver)
 
 
 def _pacer(context: EndpointContext) -> Pacer:
-    parameters = context.parameters
-    if not isinstance(parameters, ControlledParameters):
-        raise TypeError("kernel-b4 is made with ControlledParameters")
+    parameters = context.parameters_as(ControlledParameters, "kernel-b4")
     return AgentPacer(_agent(context, parameters), rate_bps=parameters.rate_bps or INITIAL_BPS)
 
 

@@ -24,7 +24,7 @@ from transports.multipath.fec_wire import (
 )
 from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
 from transports.multipath.quic_credentials import Credentials, public_credentials
-from transports.multipath.quic_link import QuicLink
+from transports.multipath.quic_link import QuicLink, total_counters
 from transports.multipath.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from transports.multipath.sounding import Sounding, SpreadMeter
 from wan.checks import check_not_negative, check_positive, check_probability, check_whole
@@ -189,15 +189,7 @@ class FecEndpoint(Endpoint):
 
     def counters(self) -> Counters:
         """Return what has been counted, on all paths together."""
-        each = [link.counters() for link in self._links]
-        return Counters(
-            packets=sum(counters.packets for counters in each),
-            repairs=sum(counters.repairs for counters in each),
-            probes=sum(counters.probes for counters in each),
-            timeouts=sum(counters.timeouts for counters in each),
-            spurious=sum(counters.spurious for counters in each),
-            rejected=sum(counters.rejected for counters in each) + self._receiver.rejected,
-        )
+        return total_counters(self._links, rejected=self._receiver.rejected)
 
     def sample(self, now: float) -> Sample:
         """Return windows, flights and paces of all paths together, and the shortest smoothed RTT."""

@@ -7,9 +7,7 @@ from transports.registry import TransportSpec
 
 
 def _fec(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, FecParameters):
-        raise TypeError("FEC-protected QUIC is made with FecParameters")
+    parameters = context.parameters_as(FecParameters, "FEC-protected QUIC")
     return FecEndpoint(context, parameters)
 
 

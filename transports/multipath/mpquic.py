@@ -12,7 +12,7 @@ from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from transports.multipath.mpquic_messages import Assembler, Outbox
 from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
 from transports.multipath.quic_credentials import Credentials, public_credentials
-from transports.multipath.quic_link import QuicLink
+from transports.multipath.quic_link import QuicLink, total_counters
 from transports.multipath.quic_path import Symbol
 
 INFINITY = float("inf")
@@ -137,15 +137,7 @@ class MpQuicEndpoint(Endpoint):
 
     def counters(self) -> Counters:
         """Return the sum over all paths."""
-        each = [link.counters() for link in self._links]
-        return Counters(
-            packets=sum(one.packets for one in each),
-            repairs=sum(one.repairs for one in each),
-            probes=sum(one.probes for one in each),
-            timeouts=sum(one.timeouts for one in each),
-            spurious=sum(one.spurious for one in each),
-            rejected=sum(one.rejected for one in each) + self._rejected,
-        )
+        return total_counters(self._links, rejected=self._rejected)
 
     def sample(self, now: float) -> Sample:
         """Return windows, flights and paces of all paths together, and the shortest smoothed RTT."""

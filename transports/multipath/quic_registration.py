@@ -8,16 +8,12 @@ from transports.registry import TransportSpec
 
 
 def _quic(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, QuicParameters):
-        raise TypeError("quic is made with QuicParameters")
+    parameters = context.parameters_as(QuicParameters, "quic")
     return QuicEndpoint(context, parameters)
 
 
 def _mpquic(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, QuicParameters):
-        raise TypeError("mpquic is made with QuicParameters")
+    parameters = context.parameters_as(QuicParameters, "mpquic")
     return MpQuicEndpoint(context, parameters)
 
 

@@ -26,9 +26,7 @@ class CubicParameters(TcpParameters):
 
 
 def _reno(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, TcpParameters):
-        raise TypeError("reno is made with TcpParameters")
+    parameters = context.parameters_as(TcpParameters, "reno")
     return TcpEndpoint(
         context,
         lambda mss_bytes: Reno(
@@ -42,9 +40,7 @@ def _reno(context: EndpointContext) -> Endpoint:
 
 
 def _cubic(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, CubicParameters):
-        raise TypeError("cubic is made with CubicParameters")
+    parameters = context.parameters_as(CubicParameters, "cubic")
     return TcpEndpoint(
         context,
         lambda mss_bytes: Cubic(
@@ -101,9 +97,7 @@ class AdaptiveParameters(TcpParameters):
 
 
 def _adaptive(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters
-    if not isinstance(parameters, AdaptiveParameters):
-        raise TypeError("adaptive is made with AdaptiveParameters")
+    parameters = context.parameters_as(AdaptiveParameters, "adaptive")
     return TcpEndpoint(
         context,
         lambda mss_bytes: Adaptive(
