@@ -75,3 +75,13 @@ def test_what_is_no_message_is_refused(ends: Ends, framed: bytes) -> None:
     end.sendall(framed)
     with pytest.raises(WireFormatError):
         channel.receive(10)
+
+
+def test_a_message_that_no_one_would_take_is_not_sent(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, end = ends
+    monkeypatch.setattr("emulation.channel.LARGEST_MESSAGE_BYTES", 20)
+    with pytest.raises(WireFormatError, match=r"^a message of 29 bytes is longer than 20$"):
+        channel.send(("twenty-five characters ..",))
+    end.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        end.recv(1)
