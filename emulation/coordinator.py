@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from emulation.base import RunFailedError, RunSpec, UnsupportedError
+from emulation.closing import Closing
 from emulation.conduct import BackgroundConduct, JobConduct
 from emulation.coordination import (
     NEWS,
@@ -70,7 +70,7 @@ class Conducted:
     notices: tuple[NoticeRecord, ...]
 
 
-class Coordinator:
+class Coordinator(Closing):
     """The coasts' processes of one run, from their start to their end. A context manager.
 
     on_begin(iteration, begins_s) is told of the first job's iterations as soon as they are known. Raises
@@ -292,14 +292,6 @@ class Coordinator:
         for coast in self._coasts.values():
             coast.close()
         self._services.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Ears:

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from emulation.base import UnsupportedError
+from emulation.closing import Closing
 
 TAG_PATTERN = re.compile(r"bc[0-9a-f]{6}")
 RUN_PATTERN = re.compile(r"run-(bc[0-9a-f]{6})")
@@ -103,7 +103,7 @@ class Process:
             return False
 
 
-class RunDirectory:
+class RunDirectory(Closing):
     """The private directory of a run, removed with everything in it at the end. A context manager.
 
     tag: "bc" and six hexadecimal digits, unique among the runs of this user. path: the directory.
@@ -137,11 +137,3 @@ class RunDirectory:
         finally:
             os.close(root_lock)
             os.close(self._lock)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -10,11 +10,11 @@ import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.cleanup import clean
+from emulation.closing import Closing
 from emulation.identity import RunDirectory
 from emulation.namespaces import find_tool, require_tools
 from emulation.netem import USAGE, seeds_of
@@ -27,7 +27,7 @@ _OWN_NETWORK = "/proc/thread-self/ns/net"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class MininetCoasts:
+class MininetCoasts(Closing):
     """A topology on Mininet, ready for packets. A context manager. nodes: Mininet's, hosts before bridges.
 
     The thread that opens it is in its namespace until it is closed. Raises UnsupportedError where the machine has no
@@ -100,14 +100,6 @@ class MininetCoasts:
     def close(self) -> None:
         """Take everything down."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @contextmanager

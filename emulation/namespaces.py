@@ -13,11 +13,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.cleanup import clean
+from emulation.closing import Closing
 from emulation.identity import RunDirectory
 from emulation.processors import share_out
 from emulation.wiring import MIDDLE, RECEIVING_PROCESSORS, CoastOptions, Port, Wiring, plan_wiring, relay_groups
@@ -58,7 +58,7 @@ class Completed(NamedTuple):
     stderr: str
 
 
-class Namespaces:
+class Namespaces(Closing):
     """Network namespaces by name, kept by a holder process (`emulation.holder`). A context manager.
 
     pids: of the holder and of the first process in its PID namespace. rootless: whether a user namespace was made.
@@ -194,16 +194,8 @@ class Namespaces:
         self._process.kill()
         self._process.wait()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class TwoCoasts:
+class TwoCoasts(Closing):
     """The interfaces of a topology, ready for packets. A context manager.
 
     wiring: where each path ends. directory: the run's own. stages: see `plan_wiring`; None leaves the middle to a
@@ -283,14 +275,6 @@ class TwoCoasts:
     def close(self) -> None:
         """Take everything down."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _lines(commands: Sequence[str]) -> str:

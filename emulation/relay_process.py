@@ -3,11 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.channel import ChannelClosedError
+from emulation.closing import Closing
 from emulation.frames import BurstRule
 from emulation.namespaces import TwoCoasts
 from emulation.relay_protocol import (
@@ -79,7 +78,7 @@ class RelayProcess(WorkerProcess[Order, Answer]):
             raise RunFailedError(f"the relay's answer is not one: {error}") from error
 
 
-class Relays:
+class Relays(Closing):
     """The relays between two coasts, as one. A context manager; frames pass from when it is made until it is closed.
 
     There is one for each processor that the coasts have set aside for relays, at most.
@@ -162,14 +161,6 @@ class Relays:
     def close(self) -> None:
         """End the relays."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _relay_path(coasts: TwoCoasts, name: str) -> RelayPath:
