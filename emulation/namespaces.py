@@ -33,6 +33,7 @@ PACKAGES = {
     "tc": "iproute2",
     "ethtool": "ethtool",
     "iperf3": "iperf3",
+    "ping": "iputils-ping",
     "mn": "mininet",
     "mnexec": "mininet",
 }  # Debian

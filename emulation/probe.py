@@ -4,17 +4,13 @@ A link that was set up wrong (a kernel without netem, a queue of 25 packets, "Gb
 that look fine. Both ends' sockets are in this process, so one clock stamps both; arrivals are stamped by the kernel.
 """
 
-import secrets
-import select
-import socket
-import struct
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.coasts import Coasts
+from emulation.flights import Flight, Line, arrival_rate, fly, rate_between
 from emulation.judgement import (
     DirectionProbe,
     Expected,
@@ -29,11 +25,6 @@ from emulation.judgement import (
 from wan.topology import Topology
 from wan.units import format_rate
 
-_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
-_TIMESPEC = struct.Struct("@ll")
-_HEAD = struct.Struct("!QI")  # a token that tells this measurement from others, and the datagram's number
-_HEADERS_BYTES = 28  # IPv4 and UDP
-_BUFFER_BYTES = 64 << 20
 _SMALL_BYTES = 92  # IP packet of the delay and loss measurements
 _DELAY_PACKETS = 100
 _DELAY_INTERVAL_S = 4e-3
@@ -46,10 +37,7 @@ _LOSS_SHARE = 0.25  # of the rate: no queue builds up
 _LOSS_PACKETS_PER_S = 8000  # all directions together
 _LOSSES_WANTED = 20.0  # if they can be had in the time
 _LOSS_PACKETS = 200  # at least
-_AT_ONCE = 4  # datagrams that a sender which is late may send before it looks at what has arrived
 _ATTEMPTS = 3
-_REFINEMENTS = 10
-_SETTLING_S = 0.05
 _TOLD = 2  # problems, in a sentence for people
 
 
@@ -120,35 +108,16 @@ def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: 
     return ProbeResult(directions=tuple(found))
 
 
-class _Line:
-    """One direction of a path, with a socket at either end."""
+class _Line(Line):
+    """A line, what it should be like, and the size of the IP packets of its train."""
 
     def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
+        super().__init__(coasts, path, back=back)
         topology = coasts.wiring.topology
-        ports = coasts.wiring.ports_of(path)
-        source, target = ports[::-1] if back else ports
-        self.path = path
-        self.back = back
-        self.direction = f"{source.site}>{target.site}"
-        self.train_bytes = _train_bytes(topology, path, source.mtu_bytes)
-        self.settling_s = _SETTLING_S + sum(
-            link.delay_s + link.jitter_s + link.reorder_delay_s + link.queue_limit_bytes * 8 / link.rate_bps
-            for link in topology.path_links(path)
-        )
+        self.train_bytes = _train_bytes(topology, path, self.mtu_bytes)
         self.expected: Expected = expect(
             topology, path, back=back, delay_bytes=_SMALL_BYTES, rate_bytes=self.train_bytes, loss_bytes=_SMALL_BYTES
         )
-        self.sender = coasts.socket(source.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
-        self.receiver = coasts.socket(target.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
-        self.receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self.receiver.bind((target.address, 0))
-        self.sender.bind((source.address, 0))
-        self.sender.connect(self.receiver.getsockname())
-        self.receiver.setblocking(False)
-
-    def close(self) -> None:
-        self.sender.close()
-        self.receiver.close()
 
 
 def require_measurable(topology: Topology) -> None:
@@ -173,88 +142,6 @@ def _train_bytes(topology: Topology, path: str, mtu_bytes: int) -> int:
     return max(_SMALL_BYTES, min(mtu_bytes, fitting))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Flight:
-    """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number.
-
-    catches_up: a sender that was held up makes up for it, whatever the queue says to that.
-    """
-
-    line: _Line
-    packet_bytes: int
-    count: int
-    interval_s: float
-    catches_up: bool = False
-    began_s: float = 0.0
-    token: int = field(default_factory=lambda: secrets.randbits(64))
-    sent_s: list[float] = field(default_factory=list)
-    arrived_s: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def due_s(self) -> float:
-        """When the next one is to be sent."""
-        return self.began_s + len(self.sent_s) * self.interval_s
-
-    def send(self, filling: bytes) -> None:
-        number = len(self.sent_s)
-        self.sent_s.append(time.monotonic())
-        self.line.sender.send(_HEAD.pack(self.token, number) + filling)
-
-    def collect(self) -> None:
-        """Take what has arrived, as the kernel stamped it; what belongs to other flights is dropped."""
-        offset_s = time.time() - time.monotonic()
-        while True:
-            try:
-                data, ancillary, _, _ = self.line.receiver.recvmsg(_HEAD.size, 64)
-            except BlockingIOError:
-                return
-            token, number = _HEAD.unpack(data)
-            if token == self.token:
-                seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-                self.arrived_s.setdefault(number, seconds + nanoseconds * 1e-9 - offset_s)
-
-
-def _fly(flights: Sequence[_Flight]) -> None:
-    """Send all flights side by side, each at its own pace; then wait until all that will arrive has arrived.
-
-    A flight that does not catch up sends only a few at once when it is late: what a queue would drop is no link's loss.
-    """
-    filling = [bytes(flight.packet_bytes - _HEADERS_BYTES - _HEAD.size) for flight in flights]
-    for flight in flights:
-        flight.began_s = time.monotonic()
-    under_way = True
-    while under_way:
-        under_way = False
-        next_s = inf
-        for flight, filled in zip(flights, filling, strict=True):
-            for _ in range(_AT_ONCE):
-                if len(flight.sent_s) == flight.count or flight.due_s > time.monotonic():
-                    break
-                flight.send(filled)
-            if len(flight.sent_s) < flight.count:
-                under_way = True
-                if not flight.catches_up:
-                    latest_s = flight.due_s + _AT_ONCE * flight.interval_s
-                    flight.began_s += max(0.0, time.monotonic() - latest_s)
-                next_s = min(next_s, flight.due_s)
-        if under_way:
-            _collect_until(flights, next_s)
-    _collect_until(flights, time.monotonic() + max(flight.line.settling_s for flight in flights))
-
-
-def _collect_until(flights: Sequence[_Flight], until_s: float) -> None:
-    """Take what arrives until then: an ordinary user's buffers hold less than what is on its way."""
-    by_receiver = {flight.line.receiver: flight for flight in flights}
-    left_s = until_s - time.monotonic()
-    while True:
-        ready, _, _ = select.select(list(by_receiver), (), (), max(0.0, left_s))
-        for receiver in ready:
-            by_receiver[receiver].collect()
-        left_s = until_s - time.monotonic()
-        if left_s <= 0.0:
-            return
-
-
 def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list[float]]:
     """Return the delays of the small datagrams that arrived on every line, sorted; infinity when none did."""
     found: dict[int, list[float]] = {}
@@ -267,10 +154,10 @@ def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list
         if not wanting:
             break
         flights = [
-            _Flight(line=lines[number], packet_bytes=_SMALL_BYTES, count=_DELAY_PACKETS, interval_s=_DELAY_INTERVAL_S)
+            Flight(line=lines[number], packet_bytes=_SMALL_BYTES, count=_DELAY_PACKETS, interval_s=_DELAY_INTERVAL_S)
             for number in wanting
         ]
-        _fly(flights)
+        fly(flights)
         for number, flight in zip(wanting, flights, strict=True):
             delays = [arrived_s - flight.sent_s[at] for at, arrived_s in flight.arrived_s.items()]
             found[number] = sorted(delays) or [inf]
@@ -286,53 +173,18 @@ def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tu
     measured: list[tuple[float, float]] = []
     for _ in range(_ATTEMPTS):
         count = min(most, max(fewest, round(_TRAIN_S * link_bps / wire_bits)))
-        flight = _Flight(
+        flight = Flight(
             line=line,
             packet_bytes=line.train_bytes,
             count=count,
             interval_s=wire_bits / (link_bps * _EXCESS),
             catches_up=True,
         )
-        _fly([flight])
-        measured.append((_arrival_rate(flight, wire_bits, queue_bits), _rate(count, flight.sent_s, wire_bits)))
+        fly([flight])
+        measured.append((arrival_rate(flight, wire_bits, queue_bits), rate_between(count, flight.sent_s, wire_bits)))
         if not judge_rate(line.expected, *measured[-1], tolerances):
             break
     return min(measured, key=lambda each: abs(each[0] - line.expected.rate_bps))
-
-
-def _rate(count: int, times_s: Sequence[float], bits: float, *, idle_s: float = 0.0) -> float:
-    """Return the rate between the first and the last of some packets, which come `count - 1` packets apart."""
-    return (count - 1) * bits / (times_s[-1] - times_s[0] - idle_s) if count > 1 else 0.0
-
-
-def _arrival_rate(flight: _Flight, wire_bits: float, queue_bits: float) -> float:
-    """Return the rate at which a flight arrived while there was something to send.
-
-    A busy machine may hold the sender up for longer than a queue lasts, which is not the link's fault. How long the
-    queue lasted depends on the rate again: begin with no idle time, which is too slow if anything, and go up.
-    """
-    arrivals = sorted(flight.arrived_s.values())
-    rate_bps = _rate(len(arrivals), arrivals, wire_bits)
-    for _ in range(_REFINEMENTS if rate_bps else 0):
-        idle_s = _idle_s(flight, wire_bits / rate_bps, queue_bits / rate_bps)
-        rate_bps = _rate(len(arrivals), arrivals, wire_bits, idle_s=idle_s)
-    return rate_bps
-
-
-def _idle_s(flight: _Flight, transmission_s: float, queue_s: float) -> float:
-    """Return for how long a link that takes `transmission_s` for a packet had none, because the sender was held up.
-
-    queue_s: the longest that a packet can have waited. Told from when the packets that arrived had been sent; pauses of
-    less than two intervals do not count.
-    """
-    idle_s = free_s = 0.0
-    arrived = sorted(flight.arrived_s)
-    for number in arrived:
-        sent_s = flight.sent_s[number]
-        if number != arrived[0] and sent_s - flight.sent_s[number - 1] > 2 * flight.interval_s:
-            idle_s += max(0.0, sent_s - free_s)
-        free_s = min(max(free_s, sent_s), sent_s + queue_s) + transmission_s
-    return idle_s
 
 
 def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> list[tuple[int, int]]:
@@ -345,8 +197,8 @@ def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> 
         most = max(1, round(time_s * packets_per_s))
         wanted = _LOSSES_WANTED / line.expected.loss if line.expected.loss else most
         count = min(most, max(_LOSS_PACKETS, round(wanted)))
-        flights.append(_Flight(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
-    _fly(flights)
+        flights.append(Flight(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
+    fly(flights)
     return [(flight.count, flight.count - len(flight.arrived_s)) for flight in flights]
 
 

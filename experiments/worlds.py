@@ -32,7 +32,7 @@ from wan.loss import Bernoulli
 from wan.units import format_time
 
 TOLERANCE = 0.10
-ITERATIONS, SEEDS = 20, 3
+ITERATIONS, SEEDS = 20, 10
 _WORSE = ("ok", "degraded", "failed")
 KERNEL = {"reno": "kernel-reno", "cubic": "kernel-cubic"}
 # Twice an RTO of 260 to 350 ms is below the gap, three times it above: every world halves idle windows as often.
@@ -238,6 +238,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with --worlds")
     group.add_argument("--world", action="append", metavar="W", help="a world (default: sim and netns)")
     group.add_argument("--transport", action="append", metavar="T", help="a transport (default: reno, cubic, adaptive)")
+    group.add_argument("--case", action="append", metavar="C", help="one of the five scenarios (default: all)")
     group.add_argument("--iterations", type=int, metavar="N", help=f"of each run (default: {ITERATIONS})")
     group.add_argument(
         "--seeds", type=int, metavar="N", help=f"runs of each where packets are lost by chance (default: {SEEDS})"
@@ -247,7 +248,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def require_worlds(arguments: argparse.Namespace) -> None:
     """Raise ScenarioError where an option of `add_options` was given without --worlds, which it would not change."""
-    for option in ("world", "transport", "iterations", "seeds", "scale"):
+    for option in ("world", "transport", "case", "iterations", "seeds", "scale"):
         if getattr(arguments, option) is not None:
             raise ScenarioError(f"--{option}: says nothing without --worlds")
 
@@ -274,8 +275,14 @@ def run(arguments: argparse.Namespace) -> int:
         except UnknownBackendError as error:
             raise ScenarioError(f"--world: {error}") from error
     divisor = parse_divisor("auto" if arguments.scale is None else arguments.scale)
+    wanted = arguments.case or [name for name, *_ in STANDARD]
+    for name in wanted:
+        if name not in [known for known, *_ in STANDARD]:
+            raise ScenarioError(f"--case: {name!r} is none of {', '.join(known for known, *_ in STANDARD)}")
     cases = []
     for name, scenario in standard_cases(registry, iterations):
+        if name not in wanted:
+            continue
         fitting = divisor or max(fitting_divisor(backend, scenario, transports) for _, backend in worlds)
         seeds = seeds_each if _by_chance(scenario) else 1
         cases.append(Case(name=name, scenario=scenario, scale=fitting, seeds=seeds))

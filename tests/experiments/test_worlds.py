@@ -1,5 +1,6 @@
 """Worlds beside one another: which runs make a figure, and what a figure says of them."""
 
+import json
 from dataclasses import replace
 from statistics import median
 
@@ -71,10 +72,25 @@ def test_a_number_of_runs_that_makes_no_sense_is_refused_by_its_option(
 
 @pytest.mark.parametrize(
     "options",
-    [["--world", "sim"], ["--transport", "reno"], ["--iterations", "2"], ["--seeds", "2"], ["--scale", "auto"]],
+    [
+        ["--world", "sim"],
+        ["--transport", "reno"],
+        ["--case", "lossless"],
+        ["--iterations", "2"],
+        ["--seeds", "2"],
+        ["--scale", "auto"],
+    ],
 )
 def test_an_option_of_worlds_is_refused_without_it(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", *options]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == f"bicoastal: {options[0]}: says nothing without --worlds\n"
+
+
+def test_one_case_alone_is_compared_and_a_misspelt_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["validate", "--worlds", "--world", "sim", "--transport", "reno", "--iterations", "1", "--scale", "100"]
+    assert main([*options, "--case", "lossless", "--json"]) == 3  # one world alone disagrees with none
+    assert [row["scenario"] for row in json.loads(capsys.readouterr().out)] == ["lossless"]
+    assert main([*options, "--case", "losless"]) == 2
+    assert "--case: 'losless' is none of lossless, loss 1e-4" in capsys.readouterr().err
