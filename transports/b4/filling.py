@@ -4,6 +4,9 @@ Jain et al., SIGCOMM 2013, §4.3. The fair share jumps from one event to the nex
 flattens the function of its group, or an edge is full, which freezes every tunnel across it. Between events every load
 is linear in the fair share, so no step size is involved and the number of events is at most edges + applications.
 
+When an edge will be full is worked out only when it may be the next one to be: from its slope as it once was follows a
+fair share that it does not reach any sooner, because what is on an edge only flattens until a group joins it.
+
 Arithmetic is in binary64. Loads are kept per edge and settled only when its slope changes; a slope is summed afresh
 before cancellation can eat its digits. Two things count as equal within `TOLERANCE`, relative to their size: the load
 and the capacity of an edge, and the bandwidth and the demand of a group. Events that coincide in exact arithmetic thus
@@ -12,9 +15,8 @@ coincide here too; what is lost by it is at most that share of a capacity or of 
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from copy import copy
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from math import inf
+from math import fsum, inf
 
 from transports.b4.bandwidth import BandwidthFunction
 
@@ -23,6 +25,9 @@ TOLERANCE = 1e-9
 
 SAME_SHARE = 1e-12
 """Relative: a satisfied application comes before an edge that fills at the same fair share."""
+
+DIGITS_KEPT = 1e-3
+"""A slope is summed afresh when it has fallen to this share of itself: it has then lost three of sixteen digits."""
 
 Usage = tuple[tuple[int, float], ...]
 """The edges that a group's traffic crosses, and how much of its traffic crosses each."""
@@ -51,79 +56,86 @@ class Filling:
     ) -> None:
         self.fair_shares: list[float | None] = [None] * len(functions)
         """By group: where it got stuck, infinite when it is satisfied, None while it rises."""
-        self.turns: list[list[float]] = [[] for _ in functions]
+        self.turns: list[tuple[float, ...]] = [()] * len(functions)
         """By group: the fair share at which each of its usages began."""
         self.bottlenecks: list[tuple[int, float]] = []
         """Edges that stopped a group, with the fair share at which they were full, in that order."""
+        self.stopped_by: Set[int] = frozenset()
+        """The edges that were about to be full when `run` stopped before one of them; none at the end."""
         self._capacities = capacities_bps
         self._nearly = [capacity * (1 - TOLERANCE) for capacity in capacities_bps]
         self._functions = functions
         self._advance = advance
         self._usages: list[Usage] = [()] * len(functions)
         self._now = 0.0
-        self._segments = [0] * len(functions)
+        self._enough = [_enough(function) for function in functions]
         self._rising = [function.slopes_bps[0] for function in functions]  # slopes of the groups where they stand
         self._full = set(full)
         self._limit = limit
         self._carrying = [0] * len(functions)
         edges = range(len(capacities_bps))
-        self._members: list[dict[int, float]] = [{} for _ in edges]
+        self._members = [0] * len(edges)  # a bit for each group that rises on the edge
         self._loads = [0.0] * len(edges)
         self._slopes = [0.0] * len(edges)
-        self._peaks = [0.0] * len(edges)  # the slope when it was last summed afresh
+        self._coarse = [0.0] * len(edges)  # a slope below this has lost too many digits
         self._settled_at = [0.0] * len(edges)
-        self._versions = [0] * len(edges)
-        self._fills: list[tuple[float, int, int]] = []  # fair share, edge, version
-        self._breaks: list[tuple[float, int]] = []  # fair share, group
+        self._not_before = [inf] * len(edges)  # a fair share before which the edge is not nearly full
+        self._soonest = inf  # the least of them
+        self._brimful: set[int] = set()  # edges that were nearly full when what was on them ceased to rise
         for group, usage in enumerate(usages):
             self._start(group, usage)
-        heapify(self._breaks)
-        for edge in edges:
-            if self._members[edge]:
-                self._sum_slope(edge)
-                self._predict(edge)
+        breaks = [
+            (share, group, slope_bps)
+            for group, function in enumerate(functions)
+            for share, slope_bps in zip(function.shares[1:], function.slopes_bps[1:], strict=True)
+        ]
+        self._breaks = [*sorted(breaks), (inf, -1, 0.0)]
+        self._next_break = 0
+        self._expect(edges)
 
     def run(self, *, before: Collection[int] = ()) -> Iterator[list[float]]:
         """Fill to the end; yields the fair shares of the groups that get stuck, in ascending order, edge by edge.
 
-        before: stop at the last event before one of these edges is full; then `divert` may still change what is on
-        them, and `run` goes on.
+        before: stop at the last event before one of these edges is full, and let `stopped_by` tell which; then `divert`
+        may still change what is on them, and `run` goes on.
         """
+        breaks, fair_shares = self._breaks, self.fair_shares
         while True:
-            while self._fills and self._fills[0][2] != self._versions[self._fills[0][1]]:
-                heappop(self._fills)
-            full_at = self._fills[0][0] if self._fills else inf
-            if self._breaks and self._breaks[0][0] <= full_at * (1 + SAME_SHARE):
-                share, group = heappop(self._breaks)
-                self._now = max(self._now, share)
-                self._flatten(share, group)
-            elif self._fills:
-                if before and any(self._is_full(edge, full_at) for edge in before):
-                    return
-                self._now = full_at
-                yield self._fill_up(full_at)
-            else:
+            share, group, slope_bps = breaks[self._next_break]
+            if self._soonest < share:
+                full_at, filled = self._next_full(share)
+                if share > full_at * (1 + SAME_SHARE):
+                    if not filled.isdisjoint(before):
+                        self.stopped_by = filled
+                        return
+                    self._now = full_at
+                    yield self._fill_up(full_at, filled)
+                    continue
+            if group < 0:
+                self.stopped_by = frozenset()
                 return
+            self._next_break += 1
+            self._now = max(self._now, share)
+            if fair_shares[group] is None:
+                self._flatten(share, group, slope_bps)
 
     def copy(self) -> "Filling":
         """Return a filling that stands where this one does and goes on without it."""
         other = copy(self)
         other.fair_shares = self.fair_shares.copy()
-        other.turns = [own.copy() for own in self.turns]
+        other.turns = self.turns.copy()
         other.bottlenecks = self.bottlenecks.copy()
         other._usages = self._usages.copy()
-        other._segments = self._segments.copy()
         other._rising = self._rising.copy()
         other._carrying = self._carrying.copy()
         other._full = self._full.copy()
-        other._members = [own.copy() for own in self._members]
+        other._members = self._members.copy()
         other._loads = self._loads.copy()
         other._slopes = self._slopes.copy()
-        other._peaks = self._peaks.copy()
+        other._coarse = self._coarse.copy()
         other._settled_at = self._settled_at.copy()
-        other._versions = self._versions.copy()
-        other._fills = self._fills.copy()
-        other._breaks = self._breaks.copy()
+        other._not_before = self._not_before.copy()
+        other._brimful = self._brimful.copy()
         return other
 
     @property
@@ -137,7 +149,7 @@ class Filling:
         if any(edge in full for edge, _ in self._usages[group]):
             return False
         before = dict(self._usages[group])
-        received = self._functions[group].bps_at(self._now)
+        received = self._received(group)
         for edge, fraction in usage:
             if edge in full:
                 return False
@@ -150,22 +162,26 @@ class Filling:
     def divert(self, group: int, usage: Usage) -> None:
         """Send a group's traffic another way, as if it had gone there from the start.
 
-        For a group on its first usage, none of whose edges, old or new, is full; see `admits`.
+        For a group on its first usage; no edge on which this makes a difference may be full. See `admits`.
         """
         rises = self.fair_shares[group] is None
-        received = self._functions[group].bps_at(self._now)
-        for sign, edges in ((-1, self._usages[group]), (1, usage)):
-            for edge, fraction in edges:
-                self._settle(edge, self._now)
-                self._loads[edge] += sign * fraction * received
-                if rises and sign < 0:
-                    del self._members[edge][group]
-                elif rises:
-                    self._members[edge][group] = fraction
-        for edge in {edge for edge, _ in (*self._usages[group], *usage)}:
-            self._sum_slope(edge)
-            self._predict(edge)
+        received, rising = self._received(group), self._rising[group]
+        before, after = dict(self._usages[group]), dict(usage)
+        changed = []
+        for edge in {**before, **after}:
+            fraction = after.get(edge, 0.0)
+            more = fraction - before.get(edge, 0.0)
+            if not more:
+                continue
+            changed.append(edge)
+            self._settle(edge, self._now)
+            self._loads[edge] += more * received
+            if rises:
+                self._steepen(edge, more * rising)
+                if (edge in before) != (edge in after):
+                    self._members[edge] ^= 1 << group
         self._usages[group] = usage
+        self._expect(changed)
 
     def finish(self) -> "Filling":
         """Fill to the end and return the filling."""
@@ -180,65 +196,101 @@ class Filling:
         levels = [function.bps_at(share) for share in (*self.turns[group], inf if end is None else end)]
         return [max(0.0, after - before) for before, after in pairwise(levels)]
 
+    def _received(self, group: int) -> float:
+        share = self.fair_shares[group]
+        return self._functions[group].bps_at(self._now if share is None else share)
+
     def _start(self, group: int, usage: Usage | None) -> None:
-        function = self._functions[group]
-        if function.demand_bps == 0:
+        if self._functions[group].demand_bps == 0:
             self.fair_shares[group] = inf
         elif usage is None:
             self.fair_shares[group] = 0.0
         else:
             self._join(group, usage, 0.0)
-            self._await_break(group)
 
-    def _await_break(self, group: int) -> None:
-        shares = self._functions[group].shares
-        following = self._segments[group] + 1
-        if following < len(shares):
-            heappush(self._breaks, (shares[following], group))
+    def _next_full(self, limit: float) -> tuple[float, set[int]]:
+        """Return when the next edges will be full, as things stand, and which; infinity when not before `limit`."""
+        not_before, nearly, slopes = self._not_before, self._nearly, self._slopes
+        loads, settled_at = self._loads, self._settled_at
+        while True:
+            soonest = self._soonest = min(not_before)
+            if soonest >= limit:
+                return inf, set()
+            edge = not_before.index(soonest)
+            if slopes[edge] <= 0:
+                self._await_company(edge)
+                continue
+            nearly_at = settled_at[edge] + (nearly[edge] - loads[edge]) / slopes[edge]
+            if nearly_at <= soonest:
+                break
+            not_before[edge] = nearly_at
+        latest = self._full_at(edge) * (1 + SAME_SHARE)
+        near: dict[int, float] = {}
+        while min(not_before) <= latest:
+            edge = not_before.index(min(not_before))
+            near[edge], not_before[edge] = not_before[edge], inf
+        for edge, bound in near.items():
+            not_before[edge] = bound
+        full_at, first = min((self._full_at(edge), edge) for edge in near)
+        filled = {first}
+        for edge in (*near, *self._brimful):
+            if loads[edge] + slopes[edge] * (full_at - settled_at[edge]) >= nearly[edge]:
+                filled.add(edge)
+        return full_at, filled
 
-    def _flatten(self, share: float, group: int) -> None:
-        """Go on to the next segment of a group's function; after the last one it is satisfied."""
-        if self.fair_shares[group] is not None:
-            return  # it got stuck before
-        before = self._rising[group]
-        self._segments[group] += 1
-        after = self._rising[group] = self._functions[group].slopes_bps[self._segments[group]]
-        if after == 0:
+    def _full_at(self, edge: int) -> float:
+        slope, room_bps = self._slopes[edge], max(0.0, self._capacities[edge] - self._loads[edge])
+        return self._settled_at[edge] + room_bps / slope if slope > 0 else inf
+
+    def _await_company(self, edge: int) -> None:
+        """Nothing rises on an edge: it will not be full before something joins it, unless it is already."""
+        self._not_before[edge] = inf
+        if self._loads[edge] >= self._nearly[edge] and edge not in self._full:
+            self._brimful.add(edge)
+
+    def _flatten(self, share: float, group: int, slope_bps: float) -> None:
+        """Go on to the next segment of a group's function, of this slope; after the last one it is satisfied."""
+        loads, slopes, coarse, settled_at = self._loads, self._slopes, self._coarse, self._settled_at
+        drop = self._rising[group] - slope_bps
+        self._rising[group] = slope_bps
+        if slope_bps == 0:
             self.fair_shares[group] = inf
+            members, bit = self._members, 1 << group
+            for edge, _ in self._usages[group]:
+                members[edge] ^= bit
         for edge, fraction in self._usages[group]:
-            self._settle(edge, share)
-            if after == 0:
-                del self._members[edge][group]
-            self._slopes[edge] -= fraction * (before - after)
-            if not self._members[edge] or self._slopes[edge] < self._peaks[edge] / 2:
+            slope = slopes[edge]
+            loads[edge] += slope * (share - settled_at[edge])
+            settled_at[edge] = share
+            slopes[edge] = slope = slope - fraction * drop
+            if slope < coarse[edge]:
                 self._sum_slope(edge)
-            self._predict(edge)
-        self._await_break(group)
 
-    def _fill_up(self, share: float) -> list[float]:
+    def _fill_up(self, share: float, filled: Set[int]) -> list[float]:
         """Close the edges that are full at this fair share and move the groups that crossed them.
 
         Returns the fair share once for each group that got stuck.
         """
-        affected: set[int] = set()
-        loads, slopes, settled_at, fills_first = self._loads, self._slopes, self._settled_at, self._fills[0][1]
-        for edge, nearly in enumerate(self._nearly):
-            load = loads[edge] + slopes[edge] * (share - settled_at[edge])  # as `_is_full` has it; most time goes here
-            if (load < nearly and edge != fills_first) or edge in self._full:
-                continue
-            self._full.add(edge)
-            if self._members[edge]:
+        members, slopes, loads, settled_at = self._members, self._slopes, self._loads, self._settled_at
+        self._full |= filled
+        self._brimful -= filled
+        affected = 0
+        for edge in sorted(filled):
+            if members[edge]:
                 self.bottlenecks.append((edge, share))
-                affected.update(self._members[edge])
+                affected |= members[edge]
         touched: set[int] = set()
         stuck = []
-        for group in sorted(affected):
-            for edge, _ in self._usages[group]:
+        for group in _bits_of(affected):
+            rising, bit = self._rising[group], 1 << group
+            for edge, fraction in self._usages[group]:
                 if edge not in touched:
-                    self._settle(edge, share)
-                    touched.add(edge)
-                del self._members[edge][group]
-            if self._is_satisfied(group, share):
+                    touched.add(edge)  # what `_settle` does, in place: most time goes here
+                    loads[edge] += slopes[edge] * (share - settled_at[edge])
+                    settled_at[edge] = share
+                slopes[edge] -= fraction * rising
+                members[edge] ^= bit
+            if share >= self._enough[group]:
                 self.fair_shares[group] = inf
                 continue
             usage = self._advance(group, self._full) if self._may_advance(group, share) else None
@@ -248,19 +300,11 @@ class Filling:
                 continue
             for edge, _ in usage:
                 if edge not in touched:
-                    self._settle(edge, share)
                     touched.add(edge)
+                    self._settle(edge, share)
             self._join(group, usage, share)
-        for edge in touched:
-            self._sum_slope(edge)
-            self._predict(edge)
+        self._expect(touched | filled)
         return stuck
-
-    def _is_satisfied(self, group: int, share: float) -> bool:
-        function = self._functions[group]
-        if self._segments[group] < len(function.shares) - 2:
-            return False  # another application's demand is still to be met
-        return function.bps_at(share) >= function.demand_bps * (1 - TOLERANCE)
 
     def _may_advance(self, group: int, share: float) -> bool:
         """Count the tunnel that froze, if it carries anything, and tell whether the group may have another."""
@@ -273,28 +317,55 @@ class Filling:
 
     def _join(self, group: int, usage: Usage, share: float) -> None:
         self._usages[group] = usage
-        self.turns[group].append(share)
+        self.turns[group] += (share,)
+        rising, slopes, coarse, members, bit = (
+            self._rising[group], self._slopes, self._coarse, self._members, 1 << group
+        )  # fmt: skip
         for edge, fraction in usage:
-            self._members[edge][group] = fraction
-
-    def _is_full(self, edge: int, share: float) -> bool:
-        """Tell whether an edge is full at the fair share of the next event, which lies at the head of `_fills`."""
-        load = self._loads[edge] + self._slopes[edge] * (share - self._settled_at[edge])
-        return load >= self._nearly[edge] or self._fills[0][1] == edge
+            members[edge] |= bit
+            slopes[edge] = slope = slopes[edge] + fraction * rising
+            coarse[edge] = max(coarse[edge], slope * DIGITS_KEPT)
 
     def _settle(self, edge: int, share: float) -> None:
         self._loads[edge] += self._slopes[edge] * (share - self._settled_at[edge])
         self._settled_at[edge] = share
 
-    def _sum_slope(self, edge: int) -> None:
-        rising = self._rising
-        total = sum([fraction * rising[group] for group, fraction in self._members[edge].items()])
-        self._slopes[edge] = self._peaks[edge] = total
+    def _steepen(self, edge: int, by: float) -> None:
+        self._slopes[edge] += by
+        self._coarse[edge] = max(self._coarse[edge], self._slopes[edge] * DIGITS_KEPT)
 
-    def _predict(self, edge: int) -> None:
-        """Note when the edge will be full as things stand; the version makes earlier notes void."""
-        self._versions[edge] += 1
-        slope = self._slopes[edge]
-        if slope > 0:
-            room = max(0.0, self._capacities[edge] - self._loads[edge])
-            heappush(self._fills, (self._settled_at[edge] + room / slope, edge, self._versions[edge]))
+    def _sum_slope(self, edge: int) -> None:
+        parts = [dict(self._usages[group])[edge] * self._rising[group] for group in _bits_of(self._members[edge])]
+        total = fsum(parts)
+        self._slopes[edge] = total
+        self._coarse[edge] = total * DIGITS_KEPT
+
+    def _expect(self, edges: Collection[int]) -> None:
+        """Work out anew when these edges, whose loads or members have changed, may be full."""
+        slopes, not_before = self._slopes, self._not_before
+        for edge in edges:
+            if slopes[edge] < self._coarse[edge]:
+                self._sum_slope(edge)
+            slope = slopes[edge]
+            if slope > 0:
+                not_before[edge] = self._settled_at[edge] + (self._nearly[edge] - self._loads[edge]) / slope
+            else:
+                self._await_company(edge)
+        self._soonest = min(not_before)
+
+
+def _enough(function: BandwidthFunction) -> float:
+    """Return the fair share that satisfies a group, but for `TOLERANCE` of its demand.
+
+    That is not before all its applications but one are satisfied, however little the others want.
+    """
+    all_but_one = function.shares[-2] * (1 - SAME_SHARE) if len(function.shares) > 1 else 0.0
+    return max(all_but_one, function.fair_share_at(function.demand_bps * (1 - TOLERANCE)))
+
+
+def _bits_of(number: int) -> Iterator[int]:
+    """Return the positions of the bits that are set, in ascending order."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest

@@ -12,7 +12,7 @@ What the paper leaves open is settled here, and reproduces its example (groups F
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from math import floor, inf
 
 from transports.b4.bandwidth import BandwidthFunction
@@ -99,28 +99,24 @@ class Quantiser:
         counts = [floor(each + TOLERANCE) for each in wanted]  # §4.3: down-quantise
         for _ in range(self._quanta - sum(counts)):
             order = sorted(range(len(counts)), key=lambda tunnel: (round(counts[tunnel] - wanted[tunnel], 9), tunnel))
-            trunk = self._trunk(group, [(count + 1) / self._quanta for count in counts])
-            candidates = []
-            for tunnel in order:
-                candidate = trunk.copy()
-                split = [(count + (index == tunnel)) / self._quanta for index, count in enumerate(counts)]
-                candidate.divert(group, spread(routes, split))
-                candidates.append(candidate)
-            counts[order[_fairest(candidates)]] += 1
+            usages = [
+                spread(routes, [(count + (index == tunnel)) / self._quanta for index, count in enumerate(counts)])
+                for tunnel in order
+            ]
+            counts[order[_fairest(self._trunk(group, _most_of(usages)), group, usages)]] += 1
         return [count / self._quanta for count in counts]
 
-    def _trunk(self, group: int, most: Sequence[float]) -> Filling:
+    def _trunk(self, group: int, most: Usage) -> Filling:
         """Return the filling up to where the group's split begins to matter, which all its candidates share.
 
         With each of the group's edges carrying the most that any candidate puts there, nothing differs between them
         until the first of these edges would be full. It goes on from the last stage at which that is still to come.
         """
-        usage = tuple((edge, min(1.0, part)) for edge, part in spread(self._routes[group], most))
-        self._drop_stages(group, usage)
+        self._drop_stages(group, most)
         self._at_hand = group
         trunk = self._stages[-1].copy()
-        trunk.divert(group, usage)
-        for _ in trunk.run(before=[edge for edge, _ in usage]):
+        trunk.divert(group, most)
+        for _ in trunk.run(before=[edge for edge, _ in most]):
             pass
         if trunk.now > self._stages[-1].now:
             self._stages.append(trunk.copy())
@@ -140,14 +136,14 @@ class Quantiser:
             self._stages.pop()
 
 
-def _fairest(candidates: Sequence[Filling]) -> int:
-    """Return which filling is the most max-min fair; the first of several.
+def _fairest(trunk: Filling, group: int, usages: Sequence[Usage]) -> int:
+    """Return with which of the usages of a group the filling is the most max-min fair; the first of several.
 
     They go on side by side, the one that is least far first. As the fair shares at which groups get stuck come in
     ascending order, the first that differs decides, and it is enough to know that all others are past it.
     """
-    runners = [_Runner(index, candidate) for index, candidate in enumerate(candidates)]
-    while len(runners) > 1:
+    runners = [_Runner(trunk, group, dict(enumerate(usages)))]
+    while len(runners) > 1 or len(runners[0].candidates) > 1:
         furthest = max(runner.at_least for runner in runners)
         if furthest == inf and all(runner.ended for runner in runners):
             break
@@ -160,24 +156,40 @@ def _fairest(candidates: Sequence[Filling]) -> int:
         ]
         behind = [runner for runner in runners if not runner.stuck_at and not runner.ended]
         if behind:
-            min(behind, key=lambda runner: runner.at_least).step()
+            last = min(behind, key=lambda runner: runner.at_least)
+            runners += last.catch_up(min((runner.at_least for runner in runners if runner is not last), default=inf))
         elif all(runner.stuck_at for runner in runners):
             for runner in runners:
                 runner.stuck_at.popleft()
-    return runners[0].index
+    return min(index for runner in runners for index in runner.candidates)
 
 
 class _Runner:
-    """A filling that others race. stuck_at: fair shares of groups that got stuck and were not compared yet."""
+    """A filling that others race: of one candidate, or of several between which nothing differs so far.
 
-    __slots__ = ("_filling", "_run", "ended", "index", "stuck_at")
+    As long as it is of several, every edge carries the most that any of them puts there. Before an edge would be full
+    that they use differently, they part. candidates: a group's usages, by number.
+    stuck_at: fair shares of groups that got stuck and were not compared yet.
+    """
 
-    def __init__(self, index: int, filling: Filling) -> None:
-        self.index = index
+    __slots__ = ("_filling", "_group", "_most", "_run", "_unlike", "candidates", "ended", "stuck_at")
+
+    def __init__(
+        self, filling: Filling, group: int, candidates: Mapping[int, Usage], stuck_at: Iterable[float] = ()
+    ) -> None:
         self.ended = False
-        self.stuck_at: deque[float] = deque()
+        self.stuck_at = deque(stuck_at)
         self._filling = filling
-        self._run = filling.run()
+        self._group = group
+        self._represent(candidates)
+
+    def _represent(self, candidates: Mapping[int, Usage]) -> None:
+        self.candidates = candidates
+        self._most = _most_of(candidates.values())
+        alike = frozenset.intersection(*map(frozenset, candidates.values()))
+        self._unlike = {edge for edge, part in self._most if (edge, part) not in alike}
+        self._filling.divert(self._group, self._most)
+        self._run = self._filling.run(before=self._unlike)
 
     @property
     def at_least(self) -> float:
@@ -186,13 +198,36 @@ class _Runner:
             return self.stuck_at[0]
         return inf if self.ended else self._filling.now
 
-    def step(self) -> None:
-        """Go on to the next full edge."""
-        stuck = next(self._run, None)
-        if stuck is None:
-            self.ended = True
-        else:
-            self.stuck_at += stuck
+    def catch_up(self, share: float) -> "list[_Runner]":
+        """Go on to where a group gets stuck, or past this fair share; return those who go their own way from here."""
+        while not self.stuck_at and not self.ended and self._filling.now <= share:
+            stuck = next(self._run, None)
+            if stuck is not None:
+                self.stuck_at += stuck
+            elif self._unlike.isdisjoint(self._filling.stopped_by):
+                self.ended = True
+            else:
+                return [self._part(min(self._unlike & self._filling.stopped_by))]
+        return []
+
+    def _part(self, edge: int) -> "_Runner":
+        """Keep the candidates that put the most on an edge, and return a runner of the others."""
+        most = next(part for other, part in self._most if other == edge)
+        kept = {index: usage for index, usage in self.candidates.items() if (edge, most) in usage}
+        parting = {index: usage for index, usage in self.candidates.items() if index not in kept}
+        other = _Runner(self._filling.copy(), self._group, parting, self.stuck_at)
+        self._represent(kept)
+        return other
+
+
+def _most_of(usages: Iterable[Usage]) -> Usage:
+    """Return the most that any of the usages puts on each edge."""
+    most: dict[int, float] = {}
+    for usage in usages:
+        for edge, part in usage:
+            if part > most.get(edge, 0.0):
+                most[edge] = part
+    return tuple(most.items())
 
 
 def spread(routes: Sequence[Route], split: Sequence[float]) -> Usage:
