@@ -85,9 +85,10 @@ def _check_paths(paths: tuple[str, ...]) -> None:
 class RunSpec:
     """One run, complete: what any backend needs, and nothing that only one of them understands.
 
-    seed: every random stream is keyed by (seed, name of what draws). time_limit_s: how long one iteration (or the
-    handshakes) may take before the run fails. sample_interval_s: spacing of the time series, None for none.
-    eager_encoding: turn every payload into octets and parse it back, even where the world does not need it.
+    seed: every random stream is keyed by (seed, name of what draws), but for what has to be secret where packets are
+    real: keys, tokens, sequence numbers. time_limit_s: how long one iteration (or the handshakes) may take before the
+    run fails. sample_interval_s: spacing of the time series, None for none. eager_encoding: turn every payload into
+    octets and parse it back, even where the world does not need it.
     scale: what rates and payloads have been divided by already, for the record.
     Raises ValueError naming the field.
     """

@@ -21,7 +21,7 @@ Times are seconds from the run's epoch, an instant on CLOCK_MONOTONIC, which all
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from emulation.base import RunSpec
 from emulation.credentials import Credentials
@@ -62,7 +62,8 @@ class ServiceAddress:
 class CoastPlan:
     """What a coast's process needs to know.
 
-    token: 16 hexadecimal digits; what comes without it is a stranger's. first_port: of the ports that flows use.
+    token: 16 hexadecimal digits; what comes without it is a stranger's. secret: hexadecimal digits, from which keys are
+    made; it is told over this channel alone. first_port: of the ports that flows use.
     marks_bursts: whether datagrams carry the place in their burst (`frames.burst_to_tos`). processors: where to run,
     empty for anywhere.
     """
@@ -71,6 +72,7 @@ class CoastPlan:
     site: str
     ends: tuple[PathEnd, ...]
     token: str
+    secret: str = field(repr=False)
     first_port: int
     marks_bursts: bool = False
     processors: tuple[int, ...] = ()

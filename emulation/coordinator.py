@@ -39,7 +39,7 @@ from emulation.records import FlowRecord, FlowSample, FlowSummary, IterationReco
 from emulation.service_hosts import ServiceGround, ServiceHosts
 from emulation.worker_handle import WorkerHandle
 
-TOKEN_BYTES = 8
+TOKEN_BYTES, SECRET_BYTES = 8, 32
 
 
 class Ground(ServiceGround, Protocol):
@@ -94,7 +94,7 @@ class Coordinator(Closing):
         self._handshakes: dict[str, float] = {}
         sites = dict.fromkeys(site for flow in flows for site in (flow.source, flow.destination))
         self._coasts: dict[str, CoastHandle] = {}
-        token = secrets.token_hex(TOKEN_BYTES)
+        token, secret = secrets.token_hex(TOKEN_BYTES), secrets.token_hex(SECRET_BYTES)
         self._services = ServiceHosts(spec, flows, ground, processors=processors)
         try:
             for site in sites:
@@ -106,6 +106,7 @@ class Coordinator(Closing):
                         site=site,
                         ends=tuple(ground.path_ends(site)),
                         token=token,
+                        secret=secret,
                         first_port=FIRST_PORT,
                         marks_bursts=marks_bursts,
                         processors=tuple(processors),

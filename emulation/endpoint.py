@@ -107,6 +107,7 @@ class CoastProcess:
                 ends=[by_path[path] for path in flow.paths],
                 port=port,
                 token=bytes.fromhex(self._plan.token),
+                secret=bytes.fromhex(self._plan.secret),
                 seed=self._plan.spec.seed,
                 marks_bursts=self._plan.marks_bursts,
                 driver=self._driver,

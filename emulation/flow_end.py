@@ -5,7 +5,7 @@ A coast's process makes its ends, opens them, offers messages to them, and hears
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from emulation.coordination import PathEnd
@@ -40,8 +40,9 @@ class EndContext:
     """What an end is made from.
 
     role: "client", which sends, or "server". ends: of the flow's paths, in their order. port: at both ends, which other
-    flows may use on other addresses. token: eight octets that strangers do not know. seed: of the run. services: the
-    way to the transport's services, where it has any; clients use it.
+    flows may use on other addresses. token: eight octets that whoever does not see the run's packets does not know.
+    secret: what nobody knows but the run's processes, never sent over a path. seed: of the run. services: the way to
+    the transport's services, where it has any; clients use it.
     """
 
     flow: Flow
@@ -50,6 +51,7 @@ class EndContext:
     ends: Sequence[PathEnd]
     port: int
     token: bytes
+    secret: bytes = field(repr=False)
     seed: int
     marks_bursts: bool
     driver: Driver

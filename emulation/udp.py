@@ -2,12 +2,16 @@
 
 A datagram's octets travel behind the run's token in a UDP datagram. Both are taken off the MTU that the machine is
 told, so that what it calls a full packet is a full packet on the wire.
+
+What a machine draws are keys, tokens and first sequence numbers. Here, where strangers may send, none of them follows
+from the scenario's seed: the system's generator gives them.
 """
 
 import errno
 import socket
 from collections.abc import Callable
 from functools import partial
+from random import SystemRandom
 
 from emulation.base import UnsupportedError
 from emulation.driver import Port
@@ -15,7 +19,6 @@ from emulation.flow_end import EndContext, FlowEnd
 from emulation.flows import path_views
 from emulation.frames import burst_to_tos
 from emulation.ledger import Tally
-from emulation.streams import stream
 from transports.base import Datagram, Endpoint, EndpointContext, Sample
 from transports.events import Connected, Event, Failed, MessageReceived, Notice
 
@@ -59,8 +62,9 @@ class UdpEnd(FlowEnd):
                 role=context.role,
                 flow=flow.name,
                 paths=views,
-                rng=stream(context.seed, f"flow/{flow.name}/{context.role}"),
+                rng=SystemRandom(),
                 parameters=flow.parameters,
+                secret=context.secret,
             )
         )
         self._machine: Endpoint = machine

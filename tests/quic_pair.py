@@ -1,6 +1,6 @@
 """Two QUIC endpoints, paths with nothing but a delay, and a clock in the hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -9,10 +9,10 @@ from typing import Any
 
 from transports.base import Datagram, Endpoint, EndpointContext, PathView
 from transports.events import Connected, Event, Failed, MessageReceived
-from transports.multipath.fec_registration import MPQUIC_FEC
+from transports.multipath.fec_registration import MPQUIC_FEC, QUIC_FEC
 from transports.multipath.quic_registration import MPQUIC, QUIC
 
-SPECS = {spec.name: spec for spec in (QUIC, MPQUIC, MPQUIC_FEC)}
+SPECS = {spec.name: spec for spec in (QUIC, MPQUIC, QUIC_FEC, MPQUIC_FEC)}
 DELAY_S = 0.030
 RTT_S = 2 * DELAY_S
 
@@ -30,7 +30,10 @@ class Departure:
 
 
 class QuicPair:
-    """A client and a server. lose(departure) is asked once per datagram; late(departure) gives extra seconds."""
+    """A client and a server. lose(departure) is asked once per datagram; late(departure) gives extra seconds.
+
+    secrets: of each role; without one its credentials are those that anybody can compute.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class QuicPair:
         late: Callable[[Departure], float] = lambda departure: 0.0,
         seed: int = 1,
         connect: bool = True,
+        secrets: Mapping[str, bytes] | None = None,
         **parameters: object,
     ) -> None:
         spec = SPECS[transport]
@@ -52,7 +56,9 @@ class QuicPair:
         for role in ("client", "server"):
             assert spec.make_endpoint is not None
             rng = Random(f"{seed}/{role}")
-            context = EndpointContext(role=role, flow="pair", paths=views, rng=rng, parameters=made)
+            context = EndpointContext(
+                role=role, flow="pair", paths=views, rng=rng, parameters=made, secret=(secrets or {}).get(role)
+            )
             self.ends[role] = spec.make_endpoint(context)
         self.client, self.server = self.ends["client"], self.ends["server"]
         self.lose, self.late = lose, late

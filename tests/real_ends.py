@@ -16,7 +16,7 @@ from transports.registry import Registry
 from wan.topology import Topology
 
 WEST, EAST = "127.0.0.1", "127.0.0.2"
-TOKEN = b"8 octets"
+TOKEN, SECRET = b"8 octets", b"that the ends of one run share"
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Loopback:
         self.ears = Ears()
         self.port = free_port()
 
-    def context(self, role: Literal["client", "server"], *, token: bytes = TOKEN) -> EndContext:
+    def context(self, role: Literal["client", "server"], *, token: bytes = TOKEN, secret: bytes = SECRET) -> EndContext:
         here, there = (WEST, EAST) if role == "client" else (EAST, WEST)
         return EndContext(
             flow=self.flow,
@@ -66,6 +66,7 @@ class Loopback:
             ],
             port=self.port,
             token=token,
+            secret=secret,
             seed=1,
             marks_bursts=False,
             driver=self.driver,

@@ -13,7 +13,7 @@ Times are seconds on the caller's clock; they never go back.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 from transports.events import Buffer, Event
@@ -156,7 +156,9 @@ class Pacer(Machine):
 class EndpointContext:
     """What an endpoint, or a pacer, is made from. `role` is "client" (offers the handshake) or "server".
 
-    `flow` names the flow, alike at both ends; `parameters` is an instance of the transport's parameter class.
+    `flow` names the flow, alike at both ends; `parameters` is an instance of the transport's parameter class. `secret`
+    is known to the ends of the run and to nobody else, so that they can tell each other from strangers; None where
+    there are no strangers, as in the simulator.
     """
 
     role: str
@@ -164,6 +166,7 @@ class EndpointContext:
     paths: Sequence[PathView]
     rng: Rng
     parameters: object = None
+    secret: bytes | None = field(default=None, repr=False)
 
     def parameters_as(self, kind: type[Parameters], transport: str) -> Parameters:
         """Return the parameters, which `transport` takes as a `kind`. Raises TypeError for anything else."""

@@ -10,8 +10,8 @@ import pytest
 
 from emulation import conduct
 from emulation.base import RunFailedError, RunSpec, UnsupportedError
-from emulation.coordination import PathEnd
-from emulation.coordinator import Conducted, Coordinator
+from emulation.coordination import CoastPlan, Order, PathEnd
+from emulation.coordinator import CoastHandle, Conducted, Coordinator
 from emulation.flows import plan_flows
 from emulation.testing import transports
 from runs import background, job, plane, planes, run_spec
@@ -147,3 +147,24 @@ def test_what_a_coast_cannot_do_is_unsupported_in_its_own_words(tmp_path: Path) 
         UnsupportedError, match=r"^the sockets of west cannot be made: Cannot assign requested address$"
     ):
         Coordinator(spec, plan_flows(spec, Registry.installed()), elsewhere, on_begin=lambda *_: None)
+
+
+def test_every_run_has_a_secret_of_its_own_that_both_coasts_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[CoastPlan] = []
+    tell = CoastHandle.tell
+
+    def overhear(handle: CoastHandle, order: Order) -> None:
+        if isinstance(order, CoastPlan):
+            plans.append(order)
+        tell(handle, order)
+
+    monkeypatch.setattr(CoastHandle, "tell", overhear)
+    spec = run_spec(planes(plane()), job("quic", shard_bytes=10_000))
+    for _ in range(2):
+        assert conducted(spec, tmp_path).failure == ""
+    secrets = [bytes.fromhex(plan.secret) for plan in plans]
+    assert secrets[0] == secrets[1] != secrets[2] == secrets[3]
+    assert {len(secret) for secret in secrets} == {32}
+    assert not any(plan.secret in repr(plan) for plan in plans)

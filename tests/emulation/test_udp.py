@@ -87,6 +87,31 @@ def test_another_runs_token_does_not_connect() -> None:
     server.close()
 
 
+@pytest.mark.parametrize("transport", ["quic", "mpquic", "quic-fec", "mpquic-fec"])
+def test_a_stranger_who_has_seen_the_token_and_knows_the_seed_is_refused(transport: str) -> None:
+    loop = Loopback(transport)
+    server = UdpEnd(loop.context("server"))
+    client = UdpEnd(loop.context("client", secret=b"that of another run of this seed"))
+    client.open(loop.clock.now())
+    assert loop.run_until(lambda: loop.ears.failures)
+    assert "certificate is not the pinned one" in loop.ears.failures[0]
+    assert loop.ears.connections == []
+    client.close()
+    server.close()
+
+
+def test_what_a_connection_begins_with_does_not_follow_from_the_seed() -> None:
+    hellos = set()
+    for _ in range(2):
+        loop = Loopback("quic")
+        with raw_peer(loop, of="client") as peer:
+            client = UdpEnd(loop.context("client"))
+            client.open(loop.clock.now())
+            hellos.add(peer.recv(2000)[len(TOKEN) :][6:14])  # RFC 9000 §17.2: the connection identifier is drawn first
+            client.close()
+    assert len(hellos) == 2
+
+
 def test_a_datagram_carries_the_token_and_is_counted_with_all_that_the_world_adds() -> None:
     topology = planes(plane(framing_bytes=FRAMING_BYTES), overhead_bytes=OVERHEAD_BYTES)
     loop = Loopback("cubic", topology)

@@ -23,7 +23,7 @@ from transports.multipath.fec_wire import (
     sounding_index,
 )
 from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
-from transports.multipath.quic_credentials import Credentials, public_credentials
+from transports.multipath.quic_credentials import Credentials, credentials_of
 from transports.multipath.quic_link import QuicLink, total_counters
 from transports.multipath.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from transports.multipath.sounding import Sounding, SpreadMeter
@@ -74,14 +74,14 @@ class FecParameters(QuicParameters):
 class FecEndpoint(Endpoint):
     """One end of a connection over all its paths.
 
-    credentials: the server's, or at the client its certificate; by default those that anybody can compute.
+    credentials: the server's, or at the client its certificate; by default what `credentials_of` makes of the context.
     Raises ValueError when a path's MTU is too small for QUIC.
     """
 
     def __init__(
         self, context: EndpointContext, parameters: FecParameters, *, credentials: Credentials | None = None
     ) -> None:
-        shared = credentials or public_credentials()
+        shared = credentials or credentials_of(context)
         self._links = [
             QuicLink(
                 role=context.role,

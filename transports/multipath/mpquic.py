@@ -11,7 +11,7 @@ from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sampl
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from transports.multipath.mpquic_messages import Assembler, Outbox
 from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
-from transports.multipath.quic_credentials import Credentials, public_credentials
+from transports.multipath.quic_credentials import Credentials, credentials_of
 from transports.multipath.quic_link import QuicLink, total_counters
 from transports.multipath.quic_path import Symbol
 
@@ -25,7 +25,7 @@ LEAST_MARGIN_S = 0.002  # by how much, at least, an acknowledgement has to be la
 class MpQuicEndpoint(Endpoint):
     """One end of a bundle of QUIC connections.
 
-    credentials: the server's, or at the client its certificate; by default those that anybody can compute.
+    credentials: the server's, or at the client its certificate; by default what `credentials_of` makes of the context.
     Raises ValueError when a path's MTU is too small for QUIC.
     """
 
@@ -37,7 +37,7 @@ class MpQuicEndpoint(Endpoint):
                 role=context.role,
                 view=view,
                 rng=context.rng,
-                credentials=credentials or public_credentials(),
+                credentials=credentials or credentials_of(context),
                 make_congestion=parameters.controller(),
                 continuous=True,
             )

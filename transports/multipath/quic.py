@@ -9,7 +9,7 @@ from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sampl
 from transports.congestion.base import CongestionControl
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from transports.multipath.quic_congestion import QuicAdaptive, QuicCubic, QuicReno
-from transports.multipath.quic_credentials import Credentials, public_credentials
+from transports.multipath.quic_credentials import Credentials, credentials_of
 from transports.multipath.quic_link import QuicLink
 
 MAX_MESSAGE_ID = (1 << 64) - 1
@@ -49,7 +49,7 @@ class QuicParameters:
 class QuicEndpoint(Endpoint):
     """One end of a QUIC connection over one path.
 
-    credentials: the server's, or at the client its certificate; by default those that anybody can compute.
+    credentials: the server's, or at the client its certificate; by default what `credentials_of` makes of the context.
     Raises ValueError when the path's MTU is too small for QUIC.
     """
 
@@ -60,7 +60,7 @@ class QuicEndpoint(Endpoint):
             role=context.role,
             view=context.paths[0],
             rng=context.rng,
-            credentials=credentials or public_credentials(),
+            credentials=credentials or credentials_of(context),
             make_congestion=parameters.controller(),
             continuous=False,
         )

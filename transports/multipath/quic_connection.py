@@ -75,7 +75,7 @@ class BulkConnection(FrameReader):
         *,
         configuration: QuicConfiguration,
         rng: Rng,
-        pinned: x509.Certificate,
+        pinned: x509.Certificate | None,
         flight: Flight,
         received: Received,
         path_id: int,

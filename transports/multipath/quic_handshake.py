@@ -1,4 +1,4 @@
-"""aioquic's connection with every random octet drawn from a generator of ours, and the server's certificate pinned.
+"""aioquic's connection with every random octet drawn from a generator of ours, and certificates pinned.
 
 aioquic takes its randomness where it needs it: `os.urandom` for connection identifiers and nonces, `generate()` for the
 key exchange. Nothing of that can be passed in, and replacing it in aioquic's modules would do so for every other user
@@ -11,6 +11,7 @@ from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 from aioquic import tls
+from aioquic._buffer import Buffer as AioquicBuffer
 from aioquic.quic import connection as quic
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.packet import QuicHeader, QuicProtocolVersion
@@ -40,16 +41,19 @@ def make_configuration(
 ) -> QuicConfiguration:
     """Return the configuration of one end. max_datagram_bytes: of UDP payload, what the path's MTU leaves.
 
+    credentials: a server shows its own; a client the ones under `client`, if any.
+
     AES-128-GCM alone, the cheapest of TLS 1.3's (RFC 8446 §9.1 makes it mandatory), and version 1 alone (RFC 9000).
     Raises ValueError for a path too narrow for QUIC: RFC 9000 §14 wants 1200 octets.
     """
     if max_datagram_bytes < 1200:
         raise ValueError(f"mtu_bytes: {max_datagram_bytes} octets of UDP payload; QUIC needs 1200 (RFC 9000 §14)")
+    own = credentials.client if is_client else credentials
     return QuicConfiguration(
         is_client=is_client,
         alpn_protocols=[alpn],
-        certificate=credentials.certificate if not is_client else None,
-        private_key=credentials.private_key,
+        certificate=own.certificate if own is not None else None,
+        private_key=own.private_key if own is not None else None,
         cipher_suites=[tls.CipherSuite.AES_128_GCM_SHA256],
         connection_id_length=CONNECTION_ID_BYTES,
         idle_timeout=IDLE_TIMEOUT_S,
@@ -66,7 +70,8 @@ def make_configuration(
 class SeededConnection(quic.QuicConnection):
     """A `QuicConnection` whose octets are a function of `rng` and of what it is told.
 
-    rng: draws connection identifiers, hello randoms and key shares. pinned: the only certificate a client accepts.
+    rng: draws connection identifiers, hello randoms and key shares. pinned: the only certificate that is accepted of
+    the far end; None for a server that serves clients without one.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class SeededConnection(quic.QuicConnection):
         *,
         configuration: QuicConfiguration,
         rng: Rng,
-        pinned: x509.Certificate,
+        pinned: x509.Certificate | None,
         original_destination_connection_id: bytes | None = None,
     ) -> None:
         def urandom(size: int) -> bytes:
@@ -109,10 +114,19 @@ class SeededConnection(quic.QuicConnection):
                 getattr(tls.Context, name), os=self._os, x25519=self._x25519, verify_certificate=self._verify
             )
             setattr(context, name, MethodType(method, context))
+        if not self._is_client and self._pinned is not None:
+            context._request_client_certificate = True
+            setattr(context, "_server_handle_certificate", self._server_handle_certificate)  # noqa: B010 (a method)
 
-    def _verify(self, *, certificate: x509.Certificate, **_: object) -> None:
+    def _server_handle_certificate(self, octets: AioquicBuffer) -> None:
+        """Take the client's certificate; aioquic would go on without one, and with any. It checks the signature."""
+        tls.Context._server_handle_certificate(self.tls, octets)
+        self._verify(certificate=self.tls._peer_certificate)
+
+    def _verify(self, *, certificate: x509.Certificate | None, **_: object) -> None:
         if certificate != self._pinned:
-            raise tls.AlertBadCertificate("the server's certificate is not the pinned one")
+            peer = "server" if self._is_client else "client"
+            raise tls.AlertBadCertificate(f"the {peer}'s certificate is not the pinned one")
 
     def _receive_version_negotiation_packet(self, header: QuicHeader, now: float) -> None:
         """Ignore it: one version is spoken, and nothing authenticates such a packet (RFC 9000 §6.2 would close)."""

@@ -32,9 +32,9 @@ class QuicLink(PathConnection):
     """A QUIC connection over `view`.
 
     role: "client" begins the handshake with the first `datagrams_to_send`; a "server" waits for it. credentials: the
-    server's; a client needs only the certificate, which it pins. make_congestion(mss_bytes) returns the controller.
-    continuous: streams carry control octets (see `PathConnection`); otherwise each is a message. datagram_bytes: the
-    largest UDP payload.
+    server's; a client needs only the certificate, which it pins, and its own if the server asks for one.
+    make_congestion(mss_bytes) returns the controller. continuous: streams carry control octets (see `PathConnection`);
+    otherwise each is a message. datagram_bytes, an attribute, is the largest UDP payload.
     Raises ValueError for an MTU that is too small for QUIC, and for a server without a private key.
     """
 
@@ -75,10 +75,11 @@ class QuicLink(PathConnection):
 
     def _connect(self, original_destination: bytes | None) -> BulkConnection:
         flight = Flight(congestion=self.congestion, rtt=self.rtt)
+        trusted = self._credentials if self._client else self._credentials.client
         connection = BulkConnection(
             configuration=self._configuration,
             rng=self._rng,
-            pinned=self._credentials.certificate,
+            pinned=trusted.certificate if trusted is not None else None,
             flight=flight,
             received=Received(ack_every=ACK_EVERY, ack_delay_s=ACK_DELAY_S),
             path_id=self.path_id,

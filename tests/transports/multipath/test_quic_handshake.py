@@ -54,13 +54,6 @@ def test_the_handshake_takes_one_round_trip() -> None:
     assert pair.connected["server"] == pytest.approx(1.5 * RTT_S)  # which has to see the client's Finished
 
 
-def test_certificates_are_the_same_for_the_same_seed_and_only_then() -> None:
-    assert make_credentials(Random(1)).certificate == make_credentials(Random(1)).certificate
-    assert make_credentials(Random(1)).certificate != make_credentials(Random(2)).certificate
-    assert "private_key" not in repr(make_credentials(Random(1)))
-    assert public_credentials().public().private_key is None
-
-
 def test_a_server_with_another_certificate_is_refused() -> None:
     pair = QuicPair(connect=False)
     context = EndpointContext(
