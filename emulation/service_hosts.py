@@ -27,7 +27,7 @@ from emulation.credentials import service_identity, site_identity
 from emulation.flows import Flow
 from emulation.records import NoticeRecord
 from emulation.services import by_transport, place_services
-from emulation.udp import ENCAPSULATION_BYTES
+from emulation.udp import encapsulation_bytes
 from emulation.worker_handle import WorkerGround, WorkerHandle
 
 MOST_RESTARTS = 5  # of one process in a run
@@ -127,12 +127,12 @@ class ServiceHosts:
                     socket=str(directory / f"service-{number}"),
                     credentials=issued[service_identity(name)],
                 )
-                kind = by_transport(flows)[name][0].transport.kind
+                transport = by_transport(flows)[name][0].transport
                 plan = ServicePlan(
                     spec=spec,
                     address=address,
                     generation=0,
-                    encapsulation_bytes=ENCAPSULATION_BYTES if kind == "sans-io" else 0,
+                    encapsulation_bytes=encapsulation_bytes(transport) if transport.kind == "sans-io" else 0,
                     processors=tuple(processors),
                 )
                 self._hosts.append(_Host(ground, next(iter(sites)), plan))

@@ -1,7 +1,7 @@
 """Our transports over real UDP: a sans-IO machine, its sockets, and the token that keeps strangers out.
 
-A datagram's octets travel behind the run's token in a UDP datagram. Both are taken off the MTU that the machine is
-told, so that what it calls a full packet is a full packet on the wire.
+A datagram's octets travel behind the run's token in a UDP datagram. What of this the machine does not count itself is
+taken off the MTU that it is told, so that what it calls a full packet is a full packet on the wire.
 
 What a machine draws are keys, tokens and first sequence numbers. Here, where strangers may send, none of them follows
 from the scenario's seed: the system's generator gives them.
@@ -21,10 +21,11 @@ from emulation.frames import burst_to_tos
 from emulation.ledger import Tally
 from transports.base import Datagram, Endpoint, EndpointContext, Sample
 from transports.events import Connected, Event, Failed, MessageReceived, Notice
+from transports.registry import TransportSpec
 
 TOKEN_BYTES = 8
-HEADERS_BYTES = 28  # IPv4 and UDP: RFC 791, RFC 768
-ENCAPSULATION_BYTES = HEADERS_BYTES - 20 + TOKEN_BYTES  # beyond the IP header, which machines count themselves
+IP_BYTES, UDP_BYTES = 20, 8  # their headers: RFC 791, RFC 768
+HEADERS_BYTES = IP_BYTES + UDP_BYTES
 _CLIENT_OFFSET = 20_000  # of clients' ports: the other direction's server has the same port on the same address
 AT_ONCE = 32  # datagrams that are taken from one socket before the others' turn
 _BUFFER_BYTES = 64 << 20
@@ -40,6 +41,16 @@ def enlarge_buffers(sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
 
 
+def counted_bytes(transport: TransportSpec) -> int:
+    """Return which headers a machine of `transport` counts besides its datagrams' payloads: IP's, or UDP's too."""
+    return HEADERS_BYTES if transport.over == "udp" else IP_BYTES
+
+
+def encapsulation_bytes(transport: TransportSpec) -> int:
+    """Return what is added to each packet of `transport` that its machines do not count."""
+    return HEADERS_BYTES + TOKEN_BYTES - counted_bytes(transport)
+
+
 class UdpEnd(FlowEnd):
     """A machine with one socket for each path. Raises UnsupportedError where a path is too narrow for it."""
 
@@ -50,8 +61,10 @@ class UdpEnd(FlowEnd):
         self._context = context
         self._token = context.token
         self._strangers = 0
-        views = path_views(context.topology, flow.paths, encapsulation_bytes=ENCAPSULATION_BYTES)
-        least_bytes = flow.transport.min_mtu_bytes + ENCAPSULATION_BYTES
+        self._counted_bytes = counted_bytes(flow.transport)
+        around_bytes = encapsulation_bytes(flow.transport)
+        views = path_views(context.topology, flow.paths, encapsulation_bytes=around_bytes)
+        least_bytes = flow.transport.min_mtu_bytes + around_bytes
         for name in flow.paths:
             if (mtu_bytes := context.topology.path_mtu_bytes(name)) < least_bytes:
                 raise UnsupportedError(
@@ -125,7 +138,7 @@ class UdpEnd(FlowEnd):
                 self._strangers += 1
                 continue
             payload = octets[TOKEN_BYTES:]
-            port.receive(Datagram(path_id, payload, len(payload) + 20, now), now)
+            port.receive(Datagram(path_id, payload, len(payload) + self._counted_bytes, now), now)
             now = clock.now()
 
     # -- events -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ class TransportSpec:
     make a pacer for it, which speaks to the transport's services.
     paths: "one" gets a message striped, one flow per path; "many" gets it whole, with all paths.
     requires: capabilities that a backend must have (`emulation.base.Capabilities.features`).
+    over: "udp" where the payload of a datagram is UDP's, and its `wire_bytes` counts UDP's header besides IP's; "ip"
+    where it begins with a transport's header of its own.
     min_mtu_bytes: the smallest largest-packet of a path that it can use (QUIC has such a minimum).
     parameters: a frozen dataclass whose fields have defaults; its instance reaches the endpoints.
     colour, marker: how figures draw it.
@@ -37,6 +39,7 @@ class TransportSpec:
     paths: Literal["one", "many"]
     description: str
     requires: frozenset[str] = frozenset()
+    over: Literal["ip", "udp"] = "ip"
     min_mtu_bytes: int = 0
     parameters: type[Any] | None = None
     make_endpoint: Callable[[EndpointContext], Endpoint] | None = None
@@ -52,6 +55,8 @@ class TransportSpec:
             raise ValueError(f"kind: {self.kind!r} is neither 'sans-io' nor 'native'")
         if self.paths not in ("one", "many"):
             raise ValueError(f"paths: {self.paths!r} is neither 'one' nor 'many'")
+        if self.over not in ("ip", "udp"):
+            raise ValueError(f"over: {self.over!r} is neither 'ip' nor 'udp'")
         if self.kind == "sans-io" and self.make_endpoint is None:
             raise ValueError(f"{self.name}: a sans-io transport needs make_endpoint")
         if self.kind == "native" and self.program is None:

@@ -138,7 +138,7 @@ def test_a_transport_that_takes_its_process_along_is_told_from_one_that_fails(
 
 
 def test_what_a_coast_cannot_do_is_unsupported_in_its_own_words(tmp_path: Path) -> None:
-    narrow = Registry.installed().resolve("quic").min_mtu_bytes + 15
+    narrow = Registry.installed().resolve("quic").min_mtu_bytes + 7
     with pytest.raises(UnsupportedError, match=r"^quic over UDP needs packets of \d+ bytes; plane0 takes \d+$"):
         conducted(run_spec(planes(plane(mtu_bytes=narrow)), job("quic")), tmp_path)
     elsewhere = LoopbackGround(planes(plane()), tmp_path, west="192.0.2.1", east="192.0.2.2")  # RFC 5737: nobody's

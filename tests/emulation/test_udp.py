@@ -10,6 +10,7 @@ from emulation.base import UnsupportedError
 from emulation.udp import UdpEnd
 from real_ends import EAST, TOKEN, WEST, Loopback
 from runs import PLAIN, TCP_FRAME_BYTES, plane, planes
+from transports.base import Datagram
 from transports.registry import Registry
 from wan.topology import MIN_MTU_BYTES
 
@@ -144,6 +145,29 @@ def test_a_full_packet_of_the_machine_is_a_full_packet_on_the_path() -> None:
             assert sent.wire_bytes == stream + sent.packets * (headers + FRAMING_BYTES + OVERHEAD_BYTES)
 
 
+@pytest.mark.parametrize("transport", ["quic", "mpquic-fec"])
+def test_a_machine_that_counts_udps_header_itself_fills_packets_too(
+    transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    send = UdpEnd._send
+
+    def measured(end: UdpEnd, sock: socket.socket, added_bytes: int, datagram: Datagram, now: float) -> None:
+        sizes.append(len(TOKEN) + datagram.wire_bytes)
+        assert datagram.wire_bytes == 28 + len(bytes(datagram.payload))
+        send(end, sock, added_bytes, datagram, now)
+
+    monkeypatch.setattr(UdpEnd, "_send", measured)
+    with ends(transport) as (loop, client, server):
+        for end in (server, client):
+            end.open(loop.clock.now())
+        assert loop.run_until(lambda: loop.ears.connections)
+        client.send(0, memoryview(bytes(100_000)), loop.clock.now())
+        assert loop.run_until(lambda: loop.ears.messages)
+        assert max(sizes) == loop.topology.path_mtu_bytes("plane0")
+        assert sizes.count(max(sizes)) > 20  # the handshake fills fewer
+
+
 def test_a_far_end_that_is_not_there_yet_is_waited_for() -> None:
     loop = Loopback("cubic")
     client = UdpEnd(loop.context("client"))
@@ -173,12 +197,12 @@ def test_a_datagram_that_the_kernel_can_never_send_ends_the_flow_in_a_sentence()
 
 def test_a_path_too_narrow_for_what_udp_adds_is_refused() -> None:
     least = Registry.installed().resolve("quic").min_mtu_bytes
-    loop = Loopback("quic", planes(plane(mtu_bytes=least + 15)))  # wide enough in the simulator
+    loop = Loopback("quic", planes(plane(mtu_bytes=least + 7)))  # wide enough in the simulator
     with pytest.raises(
-        UnsupportedError, match=rf"^quic over UDP needs packets of {least + 16} bytes; plane0 takes {least + 15}$"
+        UnsupportedError, match=rf"^quic over UDP needs packets of {least + 8} bytes; plane0 takes {least + 7}$"
     ):
         UdpEnd(loop.context("client"))
-    with ends("quic", mtu_bytes=least + 16 + OVERHEAD_BYTES):
+    with ends("quic", mtu_bytes=least + 8 + OVERHEAD_BYTES):
         pass
 
 

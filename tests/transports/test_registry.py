@@ -109,6 +109,7 @@ def test_a_parameter_without_default_must_be_given() -> None:
     [
         ({"kind": "magic"}, "kind: 'magic' is neither 'sans-io' nor 'native'"),
         ({"paths": "two"}, "paths: 'two' is neither 'one' nor 'many'"),
+        ({"over": "tcp"}, "over: 'tcp' is neither 'ip' nor 'udp'"),
         ({"make_endpoint": None}, "toy: a sans-io transport needs make_endpoint"),
         ({"kind": "native", "make_endpoint": None}, "toy: a native transport needs a program"),
         ({"parameters": int}, "toy: parameters must be a dataclass"),

@@ -19,6 +19,7 @@ MPQUIC_FEC = TransportSpec(
         "erasure-coded blocks over all paths, so that losses cost no second trip; multipath by one QUIC connection "
         "per path, not the IETF extension"
     ),
+    over="udp",
     min_mtu_bytes=MIN_MTU_BYTES,
     parameters=FecParameters,
     make_endpoint=_fec,
@@ -31,6 +32,7 @@ QUIC_FEC = TransportSpec(
     kind="sans-io",
     paths="one",
     description="erasure-coded blocks over one QUIC connection, so that losses cost no second trip",
+    over="udp",
     min_mtu_bytes=MIN_MTU_BYTES,
     parameters=FecParameters,
     make_endpoint=_fec,
