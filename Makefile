@@ -24,7 +24,7 @@ compare: $(VENV)/.installed ## run the main job on the bundled scenario (options
 	$(BIN)/bicoastal compare $(ARGS)
 
 figures: $(VENV)/.installed ## draw efficiency against loss for the bundled scenario (options in ARGS="…")
-	$(BIN)/python -m experiments.losses --out out/losses $(ARGS)
+	$(BIN)/bicoastal sweep loss $(ARGS)
 
 vm-compare: $(VENV)/.installed ## the main job on Mininet with netem, in a guest under QEMU (options in ARGS="…")
 	$(BIN)/python vagrant/guest.py --results out/vm --time-limit $(VM_TIME_LIMIT) -- \

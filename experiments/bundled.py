@@ -1,10 +1,10 @@
-"""The TOML files that come with the package, by name: scenarios, deployments, and references (published figures)."""
+"""The TOML files that come with the package, by name: scenarios, studies, deployments and references."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Literal
 
-Kind = Literal["scenarios", "deployments", "references"]
+Kind = Literal["scenarios", "studies", "deployments", "references"]
 
 
 def bundled_names(kind: Kind) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ MIN_ITERATIONS_FOR_P99 = 100
 WIDE_COLUMNS = 100
 _TERM_COLUMNS = len("completion:")
 _GRAVITY: tuple[RunStatus, ...] = ("ok", "degraded", "unsupported", "failed")
-_STYLES = {"ok": "green", "degraded": "yellow", "unsupported": "dim", "failed": "red"}
+STATUS_STYLES = {"ok": "green", "degraded": "yellow", "unsupported": "dim", "failed": "red"}
 
 
 def percentile(values: Iterable[float | None], share: float) -> float | None:
@@ -219,9 +219,9 @@ def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -
         ran = result.n > 0
         table.add_row(
             Text(result.name),
-            Text(result.status, style=_STYLES[result.status]),
+            Text(result.status, style=STATUS_STYLES[result.status]),
             str(result.n),
-            *(_milliseconds(time) for time in times),
+            *(format_milliseconds(time) for time in times),
             "–" if result.efficiency_p50 is None else f"{result.efficiency_p50:.3f}",
             "–" if result.overhead is None else f"{100 * result.overhead:.2f} %",
             str(result.repairs) if ran else "–",
@@ -229,11 +229,11 @@ def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -
         )
     title = Text(f"{comparison.scenario} in {comparison.backend}: completion of an iteration, ms", style="bold")
     reasons = [
-        Text(f"{result.name} {result.status}: {result.reason}", style=_STYLES[result.status])
+        Text(f"{result.name} {result.status}: {result.reason}", style=STATUS_STYLES[result.status])
         for result in comparison.transports
         if result.reason
     ]
-    return Group(title, Text(), table, Text(), *reasons, to_notes([*_meaning(comparison, wide=wide), *notes]))
+    return Group(title, Text(), table, Text(), *reasons, to_notes([*meaning_of(comparison, wide=wide), *notes]))
 
 
 def to_notes(lines: Iterable[str]) -> Table:
@@ -247,13 +247,15 @@ def to_notes(lines: Iterable[str]) -> Table:
     return grid
 
 
-def _milliseconds(time_s: float | None) -> str:
+def format_milliseconds(time_s: float | None) -> str:
+    """Return a time as the tables show it, in ms with four digits or so; a dash for none."""
     if time_s is None:
         return "–"
     return f"{1e3 * time_s:.2f}" if time_s < 0.1 else f"{1e3 * time_s:.1f}" if time_s < 1 else f"{1e3 * time_s:.0f}"
 
 
-def _meaning(comparison: Comparison, *, wide: bool) -> list[str]:
+def meaning_of(comparison: Comparison, *, wide: bool = True) -> list[str]:
+    """Return what a table's figures mean, "term: meaning" each. wide: the table shows the first iteration too."""
     if comparison.bound_s is None:
         return []
     lines = [

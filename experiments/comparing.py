@@ -15,7 +15,7 @@ from experiments.compare import Comparison, compare, to_document, to_notes, to_t
 from experiments.console import DONE, FAILED, UNSUPPORTED
 from experiments.documents import say_document
 from experiments.extrapolation.at_scale import AtScale, at_scale
-from experiments.overrides import Override, option, parse_override
+from experiments.overrides import Override, option, parse_override, setting
 from experiments.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib
 from experiments.progress import reporter
 from experiments.reading import ScenarioError
@@ -88,7 +88,13 @@ def _compare(arguments: argparse.Namespace) -> int:
     if divisor is None:
         divisor = fitting_divisor(backend, scenario, transports)
     tasks = plan(
-        scenario, backend=arguments.backend, transports=transports, seeds=seeds, scale=divisor, options=options
+        scenario,
+        backend=arguments.backend,
+        transports=transports,
+        seeds=seeds,
+        scale=divisor,
+        options=options,
+        settings=[setting(change) for change in arguments.set],
     )
     out = arguments.out or Path("out") / scenario.name
     with Store(out) as store:
@@ -110,7 +116,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         ]  # last: what failed here costs least
     if not arguments.json:
         show(to_notes([f"written: {', '.join(files)}"]))
-    return _exit_code(comparison)
+    return exit_code(comparison)
 
 
 def _at_scale(
@@ -180,7 +186,8 @@ def _paths_note(scenario: Scenario) -> str:
     return f"paths: {listed}; shard: {', '.join(format_size(size) for size in shards)} in each direction."
 
 
-def _exit_code(comparison: Comparison) -> int:
+def exit_code(comparison: Comparison) -> int:
+    """Return how a command ends that has made this comparison: 1 after a failed run, 3 when nothing was supported."""
     statuses = [result.status for result in comparison.transports]
     if "failed" in statuses:
         return FAILED

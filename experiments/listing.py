@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from emulation.registry import BackendRegistry, UnknownBackendError
-from experiments.bundled import bundled_data, bundled_names
+from experiments.bundled import Kind, bundled_data, bundled_names
 from experiments.console import DONE, say
 from experiments.deployment import load_deployment
 from experiments.reading import parse_toml
@@ -70,10 +70,14 @@ def _list_backends() -> list[tuple[str, str]]:
 
 
 def _list_scenarios() -> list[tuple[str, str]]:
+    return _titled("scenarios", "scenario")
+
+
+def _titled(kind: Kind, table: str) -> list[tuple[str, str]]:
+    """Return the name and description of each bundled file of a kind, the latter from its table called `table`."""
     rows = []
-    for name in bundled_names("scenarios"):
-        document = parse_toml(bundled_data("scenarios", name), f"{name}.toml")
-        header = document.get("scenario")
+    for name in bundled_names(kind):
+        header = parse_toml(bundled_data(kind, name), f"{name}.toml").get(table)
         rows.append((name, str(header.get("description", "")) if isinstance(header, dict) else ""))
     return rows
 
@@ -89,9 +93,14 @@ def _list_deployments() -> list[tuple[str, str]]:
     return rows
 
 
+def _list_studies() -> list[tuple[str, str]]:
+    return _titled("studies", "study")
+
+
 _LISTS = {
     "transports": _list_transports,
     "backends": _list_backends,
     "scenarios": _list_scenarios,
+    "studies": _list_studies,
     "deployments": _list_deployments,
 }

@@ -34,20 +34,34 @@ def parse_override(text: str) -> Override:
     path, separator, written = (part.strip() for part in text.partition("="))
     if not separator:
         raise ScenarioError(f"--set {cut(text)}: expected KEY=VALUE")
+    if not path:
+        raise ScenarioError(f"--set {cut(text)}: '' is not a key such as links[1].loss")
+    return option(f"--set {cut(path)}", path, _value(written))
+
+
+def setting(text: str) -> str:
+    """Return "KEY=VALUE" as `parse_override` takes it, without the blanks that it does not heed."""
+    return "=".join(part.strip() for part in text.split("=", 1))
+
+
+def option(label: str, path: str, value: object) -> Override:
+    """Return the change of the key at `path`, such as links[1].loss, that is to be known as `label` in sentences.
+
+    For an option with a name of its own, such as --iterations, and for what a study's file sets. Raises ScenarioError.
+    """
+    return Override(label, _steps(path, label), value)
+
+
+def _steps(path: str, label: str) -> tuple[tuple[str, int | None], ...]:
     steps = []
     for part in path.split("."):
         match = _STEP.fullmatch(part)
         if match is None:
-            raise ScenarioError(f"--set {cut(text)}: {shown(path)} is not a key such as links[1].loss")
+            raise ScenarioError(f"{label}: {shown(path)} is not a key such as links[1].loss")
         steps.append((match[1], None if match[2] is None else int(match[2])))
     if len(steps) == 1:
-        raise ScenarioError(f"--set {cut(path)}: expected a section and a key, such as scenario.gap")
-    return Override(f"--set {cut(path)}", tuple(steps), _value(written))
-
-
-def option(label: str, path: str, value: object) -> Override:
-    """Return the change that an option with a name of its own stands for, such as --iterations."""
-    return Override(label, tuple((step, None) for step in path.split(".")), value)
+        raise ScenarioError(f"{label}: expected a section and a key, such as scenario.gap")
+    return tuple(steps)
 
 
 def _value(written: str) -> object:

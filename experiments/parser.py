@@ -3,7 +3,7 @@
 import argparse
 from importlib.metadata import version
 
-from experiments import comparing, execute, export, extrapolate, listing, machine, size, validate
+from experiments import comparing, execute, export, extrapolate, listing, machine, report, size, sweep, validate
 from experiments.arguments import Parser
 
 
@@ -13,7 +13,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bicoastal {version('bicoastal')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     comparing.add_parser(commands)
+    sweep.add_parser(commands)
     listing.add_parser(commands)
+    report.add_parser(commands)
     export.add_parser(commands)
     execute.add_parser(commands)
     machine.add_parsers(commands)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments.store import StoreError
 
-OVERVIEW, SERIES, LOSS = "overview.png", "series.png", "efficiency-against-loss.png"
+OVERVIEW, SERIES = "overview.png", "series.png"
 EXPOSED, STAGES = "exposed-share.png", "stages.png"
 
 

@@ -18,9 +18,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
 from experiments.compare import Comparison, TransportResult, percentile
-from experiments.pictures import LOSS, OVERVIEW, SERIES
+from experiments.pictures import OVERVIEW, SERIES
 from experiments.store import Store, StoreError
-from transports.registry import Registry
+from transports.registry import Registry, UnknownTransportError
 
 STYLE: dict[Any, Any] = {  # of every picture; matplotlib's stubs want its 300 keys as literals
     "font.size": 10,
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {  # of every picture; matplotlib's stubs want its 300 k
     "lines.linewidth": 1.8,
     "legend.frameon": False,
 }
-_BOUND = "#444444"
+BOUND_COLOUR = "#444444"
 _SPARE_COLOURS = ("#cc79a7", "#56b4e9", "#e69f00", "#000000")  # of Okabe and Ito's, told apart by everyone
 _SPARE_MARKERS = ("D", "v", "P", "X")
 _LOG_FROM_RATIO = 4.0  # slowest over fastest: from here on a linear axis hides the fast ones
@@ -52,19 +52,28 @@ _PLAIN = Look("#666666", "o")
 def looks_of(names: Iterable[str], registry: Registry) -> dict[str, Look]:
     """Return each transport's colour and marker: what its specification says, or another where that is taken.
 
-    A colour or marker that matplotlib does not know is no reason to lose a picture; the plain one stands in for it.
+    A colour or marker that matplotlib does not know, or a transport that is not installed any more, is no reason to
+    lose a picture: the plain one stands in for it.
     """
     looks: dict[str, Look] = {}
     for name in names:
-        spec = registry.resolve(name)
+        wanted = _wanted_look(name, registry)
         colours, markers = ({look[part] for look in looks.values()} for part in (0, 1))
         # a third party's transports may all have the default look
-        own_colour = spec.colour if is_color_like(spec.colour) else _PLAIN.colour
-        own_marker = spec.marker if spec.marker in MarkerStyle.markers else _PLAIN.marker
+        own_colour = wanted.colour if is_color_like(wanted.colour) else _PLAIN.colour
+        own_marker = wanted.marker if wanted.marker in MarkerStyle.markers else _PLAIN.marker
         colour = next((c for c in (own_colour, *_SPARE_COLOURS) if c not in colours), own_colour)
         marker = next((m for m in (own_marker, *_SPARE_MARKERS) if m not in markers), own_marker)
         looks[name] = Look(colour, marker)
     return looks
+
+
+def _wanted_look(name: str, registry: Registry) -> Look:
+    try:
+        spec = registry.resolve(name)
+    except UnknownTransportError:
+        return _PLAIN
+    return Look(spec.colour, spec.marker)
 
 
 def draw_comparison(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[Path]:
@@ -135,7 +144,7 @@ def _draw_completions(
             label=result.name,
         )
     if comparison.bound_s is not None:
-        axes.axvline(shortest, color=_BOUND, linestyle="--", linewidth=1.2)
+        axes.axvline(shortest, color=BOUND_COLOUR, linestyle="--", linewidth=1.2)
         axes.annotate(
             f"bound {shortest:.3g} ms",
             (shortest, 1.0),
@@ -144,7 +153,7 @@ def _draw_completions(
             rotation=90,
             ha="right",
             va="top",
-            color=_BOUND,
+            color=BOUND_COLOUR,
             fontsize=9,
         )
     _time_axis(axes, shortest, longest)
@@ -179,7 +188,7 @@ def _draw_efficiencies(axes: Axes, ran: Sequence[TransportResult], looks: Mappin
             va="center",
             fontweight="bold",
         )
-    axes.axvline(1.0, color=_BOUND, linestyle="--", linewidth=1.2)
+    axes.axvline(1.0, color=BOUND_COLOUR, linestyle="--", linewidth=1.2)
     axes.set_yticks(range(len(ran)), [result.name for result in ran])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -332,55 +341,6 @@ def _queues(points: Sequence[QueueSample], flow: FlowRecord) -> list[QueueSample
         if point.at_s not in longest or point.backlog_bytes > longest[point.at_s].backlog_bytes:
             longest[point.at_s] = point
     return [longest[at_s] for at_s in sorted(longest)]
-
-
-# -- efficiency against loss ------------------------------------------------------------------------------------------
-
-
-def draw_efficiency_against_loss(
-    groups: Sequence[tuple[float, Comparison]], registry: Registry, directory: Path
-) -> Path:
-    """Draw each transport's efficiency over the loss of the links, one comparison for each loss; return the file.
-
-    A loss of 0 stands at the left end of the logarithmic axis. Raises ValueError without groups, StoreError when the
-    file cannot be written.
-    """
-    if not groups:
-        raise ValueError("groups: there is no loss to draw")
-    ordered = sorted(groups, key=lambda group: group[0])
-    positive = [loss for loss, _ in ordered if loss > 0]
-    none_at = (positive[0] if positive else 1e-5) / 10
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7, 4.6), layout="constrained")
-        axes = figure.subplots()
-        names = dict.fromkeys(result.name for _, comparison in ordered for result in comparison.transports)
-        for name, look in looks_of(names, registry).items():
-            points = [
-                (loss or none_at, *(percentile(settled, share) or 0.0 for share in (0.1, 0.5, 0.9)))
-                for loss, comparison in ordered
-                for result in comparison.transports
-                if result.name == name and (settled := _settled_efficiencies(result))
-            ]
-            if points:
-                losses, lows, middles, highs = zip(*points, strict=True)
-                axes.fill_between(losses, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
-                axes.plot(losses, middles, color=look.colour, marker=look.marker, label=name)
-        axes.set_xscale("log")
-        axes.set_xticks([loss or none_at for loss, _ in ordered], [short_probability(loss) for loss, _ in ordered])
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set(ylim=(0, 1.05), xlabel="loss per packet, both directions", ylabel="efficiency = bound / completion")
-        axes.axhline(1.0, color=_BOUND, linestyle="--", linewidth=1.2)
-        axes.set_title("Median from the second iteration on; band: 10th to 90th percentile", loc="left", fontsize=10)
-        scenario, backend = ordered[0][1].scenario, ordered[0][1].backend
-        figure.suptitle(f"{scenario} ({backend})", x=0.01, ha="left", fontweight="bold")
-        add_legend(figure, axes)
-        return save_picture(figure, directory / LOSS)
-
-
-def _settled_efficiencies(result: TransportResult) -> list[float]:
-    """Return the efficiencies of the iterations after the first, or of that one where there is no other."""
-    pairs = list(zip(result.iterations, result.efficiencies, strict=True))
-    return [value for row, value in pairs if row.iteration > 0] or [value for _, value in pairs]
 
 
 def short_probability(loss: float) -> str:

@@ -26,13 +26,17 @@ from transports.registry import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One run to be made: a transport, a seed, a world. options: what the backend is made with besides its registry."""
+    """One run to be made: a transport, a seed, a world. options: what the backend is made with besides its registry.
+
+    settings: what was changed in the scenario, "key=value" each, for people; the specification has it already.
+    """
 
     transport: str
     jobs: tuple[str, ...]
     backend: str
     spec: RunSpec
     options: tuple[tuple[str, str], ...] = ()
+    settings: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -72,9 +76,11 @@ def plan(
     sampled: bool = True,
     scale: float = 1.0,
     options: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
 ) -> list[Task]:
     """Return a task for each transport and seed, transport by transport; scale: see `emulation.scaled`.
 
+    settings: as in `Task`.
     Time series are kept for the first seed alone, if `sampled`: they take most of the room, and one is enough to draw.
     """
     return [
@@ -84,6 +90,7 @@ def plan(
             backend=backend,
             spec=scaled_run(scenario.run_spec(transport, seed=seed, sampled=sampled and seed == seeds[0]), scale),
             options=tuple(sorted((options or {}).items())),
+            settings=tuple(settings),
         )
         for transport in transports
         for seed in seeds
@@ -114,6 +121,7 @@ def _row(task: Task, outcome: Outcome) -> RunRow:
     return RunRow(
         key=task.key,
         scenario=task.spec.name,
+        settings=task.settings,
         backend=task.backend,
         transport=task.transport,
         jobs=task.jobs,

@@ -29,7 +29,7 @@ from emulation.records import (
 )
 
 FILE_NAME = "results.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x62_69_63_6F  # "bico"
 _BUSY_S = 30.0
 _MAX_INTEGER_BITS = 63
@@ -47,6 +47,7 @@ _ROWS: Mapping[str, type[Any]] = {
     "notices": NoticeRecord,
 }
 TABLES = ("runs", *_ROWS)
+_LISTS = ("settings", "jobs")  # of a RunRow: JSON in their columns
 
 R = TypeVar("R")
 
@@ -63,11 +64,13 @@ class UnfitRecordError(ValueError):
 class RunRow:
     """One run as a whole. `transport` is the one under comparison, `jobs` those of the run that it carries.
 
+    settings: what was changed in the scenario for it, "key=value" each, in the order in which it was.
     status "unsupported": the world could not honour the run, for `reason`, and there are no further rows.
     """
 
     key: str
     scenario: str
+    settings: tuple[str, ...]
     backend: str
     transport: str
     jobs: tuple[str, ...]
@@ -228,7 +231,8 @@ class Store:
         """
         with self._faults(), self._transaction():
             self._db.execute("DELETE FROM runs WHERE key = ?", (run.key,))
-            self._insert("runs", [_values(replace(run, jobs=json.dumps(run.jobs)))])  # type: ignore[arg-type]
+            written = {name: json.dumps(getattr(run, name)) for name in _LISTS}
+            self._insert("runs", [_values(replace(run, **written))])  # type: ignore[arg-type]
             for table in _ROWS:
                 self._db.execute(f"DELETE FROM {table} WHERE run = ?", (run.key,))
                 if record is not None:
@@ -250,7 +254,7 @@ class Store:
 
     def _run(self, row: tuple[Any, ...]) -> RunRow:
         values = dict(zip((f.name for f in fields(RunRow)), row, strict=True))
-        return RunRow(**{**values, "jobs": tuple(json.loads(values["jobs"]))})
+        return RunRow(**{**values, **{name: tuple(json.loads(values[name])) for name in _LISTS}})
 
     def iterations(self, key: str) -> list[IterationRecord]:
         """Return a run's iterations, job by job."""

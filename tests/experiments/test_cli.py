@@ -9,24 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from emulation.registry import BackendRegistry
-from experiments import cli, comparing, losses
+from experiments import cli, comparing
 from experiments.listing import to_lines
-from experiments.pictures import LOSS, OVERVIEW, SERIES
+from experiments.pictures import OVERVIEW, SERIES
 from experiments.store import Store, StoreError
-from transports.registry import Registry
-from worlds import BACKENDS, TRANSPORTS
+
+pytestmark = pytest.mark.usefixtures("plain_world")
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _world(monkeypatch, tmp_path):
-    """Let the commands find the worlds and transports of the tests, and write below a directory of their own."""
-    monkeypatch.setattr(BackendRegistry, "installed", lambda: BACKENDS)
-    monkeypatch.setattr(Registry, "installed", lambda: TRANSPORTS)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(tmp_path)
 
 
 def compare(*arguments):
@@ -230,27 +220,6 @@ def test_a_reader_that_goes_away_is_no_trouble():
     assert (ended.stderr, ended.returncode) == (b"", 141)
 
 
-def test_the_sweep_over_losses_draws_its_figure(capsys, tmp_path):
-    options = ["--backend", "plain", "--losses", "0,1e-3", "--transport", "reno", "--iterations", "2", "--out", "here"]
-    assert losses.main(options) == 0
-    assert capsys.readouterr().out == f"here/{LOSS}\n"
-    assert (tmp_path / "here" / LOSS).exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ("0,2", "--losses: 2.0 is not a probability"),
-        ("0,x", "--losses: 'x' is not a probability"),
-        ("", "--losses: '' is not a probability"),
-        ("nan", "--losses: nan is not a probability"),
-    ],
-)
-def test_a_loss_that_is_none_gets_one_sentence(given, sentence, capsys):
-    assert losses.main(["--backend", "plain", "--losses", given]) == 2
-    assert capsys.readouterr().err == f"bicoastal: {sentence}\n"
-
-
 @pytest.mark.parametrize(
     ("module", "said"),
     [
@@ -368,13 +337,3 @@ def test_who_has_no_home_gets_pictures_and_no_lecture(tmp_path):
     ended = as_process(f"bicoastal {arguments}", HOME=str(tmp_path / "file" / "home"))
     assert (ended.stderr, ended.returncode) == (b"reno, seed 0: ok (1 of 1)\n", 0)
     assert (out / OVERVIEW).exists()
-
-
-def test_the_sweep_over_losses_ends_as_the_commands_do(tmp_path):
-    ended = as_process(
-        f"bicoastal --losses 0 --transport reno --iterations 1 --out {tmp_path} lossless >/dev/full".replace(
-            "bicoastal", f"{sys.executable} -m experiments.losses"
-        )
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.endswith(b"bicoastal: standard output cannot be written (No space left on device)\n")

@@ -29,6 +29,7 @@ def of_completions(tmp_path, completions_s, jobs=("job",), scenario=SCENARIO):
     row = RunRow(
         key="a" * 16,
         scenario=spec.name,
+        settings=(),
         backend="plain",
         transport="reno",
         jobs=jobs,

@@ -100,7 +100,7 @@ def test_the_last_change_counts():
         ("jobs.gap=1 s", "--set jobs.gap: cannot stand beside allreduce"),
         ("links.loss", "--set links.loss: expected KEY=VALUE"),
         ("loss=1", "--set loss: expected a section and a key, such as scenario.gap"),
-        ("links[-1].loss=1", "--set links[-1].loss=1: 'links[-1].loss' is not a key such as links[1].loss"),
+        ("links[-1].loss=1", "--set links[-1].loss: 'links[-1].loss' is not a key such as links[1].loss"),
         ("=1", "--set =1: '' is not a key such as links[1].loss"),
     ],
 )

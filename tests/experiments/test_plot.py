@@ -4,10 +4,8 @@ import pytest
 from matplotlib.image import imread
 
 from experiments.compare import compare
-from experiments.losses import compare_losses
-from experiments.overrides import option
-from experiments.pictures import LOSS, OVERVIEW, SERIES
-from experiments.plot import draw_comparison, draw_efficiency_against_loss, looks_of
+from experiments.pictures import OVERVIEW, SERIES
+from experiments.plot import draw_comparison, looks_of
 from experiments.runner import plan, run_all
 from experiments.scenario import load_scenario
 from experiments.store import Store, StoreError
@@ -75,24 +73,10 @@ def test_a_picture_that_cannot_be_written_is_told(tmp_path):
     assert not list(tmp_path.glob("*.unfinished"))
 
 
-def test_efficiency_is_drawn_over_loss(tmp_path):
-    scenarios = [
-        (loss, load_scenario("coast-to-coast", TRANSPORTS, [option("--losses", "links.loss", loss)]))
-        for loss in (1e-3, 0.0, 1e-4)
-    ]
-    with Store(tmp_path) as store:
-        groups = compare_losses(
-            scenarios, store, WORLD, backend="plain", transports=["reno", "adaptive", "unfit"], seeds=2, workers=0
-        )
-        assert len(store.runs()) == 3 * 3 * 2
-    assert [comparison.transports[0].n for _, comparison in groups] == [40, 40, 40]
-    path = draw_efficiency_against_loss(groups, TRANSPORTS, tmp_path)
-    assert path == tmp_path / LOSS
-    assert colours(path) >= {"#0072b2", "#009e73"}
-    with pytest.raises(ValueError, match=r"^groups: "):
-        draw_efficiency_against_loss([], TRANSPORTS, tmp_path)
-
-
 def test_a_look_that_cannot_be_drawn_gives_way_to_the_plain_one():
     registry = TRANSPORTS.with_specs(transport("gaudy", "no such colour", "??"))
     assert looks_of(["reno", "gaudy"], registry)["gaudy"] == ("#666666", "D")
+
+
+def test_a_transport_that_is_not_installed_any_more_is_drawn_plainly():
+    assert looks_of(["reno", "gone"], TRANSPORTS)["gone"] == ("#666666", "D")

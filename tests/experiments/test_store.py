@@ -16,6 +16,7 @@ def row(key="0" * 16, **changes):
     values = {
         "key": key,
         "scenario": "coast-to-coast",
+        "settings": ("links.loss=0.001",),
         "backend": "plain",
         "transport": "reno",
         "jobs": ("job",),
@@ -155,7 +156,7 @@ def test_another_layout_is_refused(tmp_path):
     Store(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE_NAME) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="has layout 99, this program reads and writes layout 1"):
+    with pytest.raises(StoreError, match="has layout 99, this program reads and writes layout 2"):
         Store(tmp_path)
 
 

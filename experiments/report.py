@@ -1,0 +1,167 @@
+"""`bicoastal report`: the results of a directory as one page that any browser shows, with everything in it."""
+
+import argparse
+import os
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from experiments.arguments import directory
+from experiments.compare import TransportResult, format_milliseconds, meaning_of, percentile
+from experiments.console import DONE, say
+from experiments.groups import Group, groups_of, varied
+from experiments.pictures import prepare_matplotlib
+from experiments.store import Store, StoreError
+from transports.registry import Registry, UnknownTransportError
+
+FILE_NAME = "report.html"
+MOST_DRAWN = 6  # scenarios with pictures of their own; more are shown by curves and tables alone
+_HEADINGS = (
+    "transport", "status", "n", "first", "min", "p50", "p99", "max", "efficiency", "overhead", "repairs", "timeouts"
+)  # fmt: skip
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
+th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
+.failed { color: #b00020; } .degraded { color: #9a6700; } .unsupported { color: #777; }
+.notes { color: #555; font-size: .9rem; margin: .3rem 0; } .wide { overflow-x: auto; }
+img { max-width: 100%; height: auto; }
+"""
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's subparsers."""
+    reporting = commands.add_parser("report", help="make a page of the results of a directory")
+    reporting.add_argument("directory", type=directory, metavar="DIR")
+    reporting.set_defaults(command=_report)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    results: Path = arguments.directory
+    with Store.existing(results) as store:
+        groups = groups_of(store)
+        if not groups:
+            raise StoreError(f"{results}: holds no results yet")
+        page = to_page(store, groups, Registry.installed(), title=results.resolve().name)
+    path = results / FILE_NAME
+    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
+    try:
+        unfinished.write_text(page, encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    say(str(path))
+    return DONE
+
+
+def to_page(store: Store, groups: Sequence[Group], registry: Registry, *, title: str) -> str:
+    """Return the page: curves where something is varied, then a table for each group, and pictures of the first few.
+
+    It loads nothing and runs nothing, and the same results give the same bytes. Raises StoreError.
+    """
+    prepare_matplotlib()
+    from experiments.curves import draw_curves  # noqa: PLC0415 (matplotlib is slow to import)
+    from experiments.plot import draw_comparison  # noqa: PLC0415
+
+    parts = [f"<h1>{escape(title)}</h1>", _contents(groups)]
+    with TemporaryDirectory(prefix="bicoastal-report-") as scratch:
+        place = Path(scratch)
+        for alike in _scenarios(groups):
+            parts += [_image(path) for path in draw_curves(alike, registry, place)]
+        for number, group in enumerate(groups):
+            parts += [f'<h2 id="group{number}">{escape(_heading(group))}</h2>', _table(group)]
+            parts += [f'<p class="notes">{escape(line)}</p>' for line in _reasons(group)]
+            if len(groups) <= MOST_DRAWN:
+                parts += [_image(path) for path in draw_comparison(store, group.comparison, registry, place)]
+    first = groups[0].comparison
+    names = dict.fromkeys(result.name for group in groups for result in group.comparison.transports)
+    parts += ["<h2>Transports</h2>", *(_described(name, registry) for name in names)]
+    parts += ["<h2>What the numbers mean</h2>", *(f'<p class="notes">{escape(x)}</p>' for x in meaning_of(first))]
+    body = "\n".join(parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
+
+
+def _scenarios(groups: Sequence[Group]) -> Iterable[list[Group]]:
+    """Return the groups of each scenario and world that have the same keys set: only they lie on common curves."""
+    alike: dict[tuple[object, ...], list[Group]] = {}
+    for group in groups:
+        comparison = group.comparison
+        alike.setdefault((comparison.scenario, comparison.backend, comparison.scale, *group.settings), []).append(group)
+    return alike.values()
+
+
+def _contents(groups: Sequence[Group]) -> str:
+    if len(groups) == 1:
+        return ""
+    items = "".join(f'<li><a href="#group{n}">{escape(_heading(group))}</a></li>' for n, group in enumerate(groups))
+    what = ", ".join(f"{key} ({len(values)} values)" for key, values in varied(groups).items())
+    return f'<p class="notes">Varied: {escape(what)}</p><ul>{items}</ul>' if what else f"<ul>{items}</ul>"
+
+
+def _heading(group: Group) -> str:
+    comparison = group.comparison
+    world = comparison.backend if comparison.scale == 1 else f"{comparison.backend}, divided by {comparison.scale:g}"
+    return f"{comparison.scenario} in {world}" + (f": {group.name}" if group.name else "")
+
+
+def _table(group: Group) -> str:
+    head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
+    rows = "".join(_row(result) for result in group.comparison.transports)
+    bound = format_milliseconds(group.comparison.bound_s)
+    return (
+        f'<p class="notes">Completion of an iteration, ms; the bound is {bound}.</p>'
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _row(result: TransportResult) -> str:
+    ran = result.n > 0
+    times = (
+        result.first_s,
+        percentile(result.completions_s, 0.0),
+        percentile(result.completions_s, 0.5),
+        result.p99_s,
+        percentile(result.completions_s, 1.0),
+    )
+    cells = [
+        str(result.n),
+        *map(format_milliseconds, times),
+        "–" if result.efficiency_p50 is None else f"{result.efficiency_p50:.3f}",
+        "–" if result.overhead is None else f"{100 * result.overhead:.2f} %",
+        str(result.repairs) if ran else "–",
+        str(result.timeouts) if ran else "–",
+    ]
+    status = f'<td class="{result.status}">{result.status}</td>'
+    return f"<tr><td>{escape(result.name)}</td>{status}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _reasons(group: Group) -> list[str]:
+    return [
+        f"{result.name} {result.status}: {result.reason}" for result in group.comparison.transports if result.reason
+    ]
+
+
+def _described(name: str, registry: Registry) -> str:
+    try:
+        description = registry.resolve(name).description
+    except UnknownTransportError as error:
+        description = str(error)
+    return f'<p class="notes"><b>{escape(name)}</b>: {escape(description)}</p>'
+
+
+def _image(path: Path) -> str:
+    data = b64encode(path.read_bytes()).decode()
+    return f'<p><img alt="{escape(path.stem)}" src="data:image/png;base64,{data}"></p>'
