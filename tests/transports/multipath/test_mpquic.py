@@ -1,13 +1,6 @@
 from random import Random
 
-import pytest
-
-from emulation.base import JobSpec, RunSpec, TransportUse
-from emulation.simulator import SimulatorBackend
 from quic_pair import RTT_S, Departure, QuicPair
-from transports.registry import Registry
-from wan.allreduce import AllReduceSpec
-from wan.topology import LinkSpec, Path, Site, Topology
 
 MESSAGE = Random(1).randbytes(1_000_000)
 
@@ -105,46 +98,3 @@ def test_a_slow_path_is_spared_the_last_symbols() -> None:
         alone.run_for(1.0)
     # a window of 3 MB and a pace of one and a quarter windows per 20 ms bring all of it sooner than 100 ms
     assert pair.carry(MESSAGE, 9) < 1.1 * alone.carry(MESSAGE, 9)
-
-
-def _goodput_bps(rates_bps: tuple[float, ...], rtts_s: tuple[float, ...], message_bytes: int) -> float:
-    """Return the goodput of the better of two messages, the propagation of its one trip taken out."""
-    window = round(1.2 * max(rates_bps) * rtts_s[0] / 8 / 9000)  # how it is found is the congestion controllers' matter
-    links = [
-        LinkSpec(name=f"plane{i}", a="east", b="west", rate_bps=rate_bps, delay_s=rtt_s / 2, mtu_bytes=9000)
-        for i, (rate_bps, rtt_s) in enumerate(zip(rates_bps, rtts_s, strict=True))
-    ]
-    topology = Topology(
-        sites=(Site(name="east"), Site(name="west")),
-        links=links,
-        paths=[Path(name=link.name, sites=("east", "west"), links=(link.name,)) for link in links],
-    )
-    job = JobSpec(
-        name="job",
-        transport=TransportUse(name="mpquic", parameters=(("initial_window", window),)),
-        paths=tuple(topology.paths),
-        allreduce=AllReduceSpec(sites=("east", "west"), shard_bytes=message_bytes, ranks_per_site=1),
-        iterations=2,
-        gap_s=1.0,
-    )
-    record = SimulatorBackend(Registry.installed()).run(RunSpec(name="goodput", topology=topology, jobs=(job,)))
-    assert record.status == "ok", record.reason
-    took_s = min(row.completion_s for row in record.iterations if row.completion_s is not None)
-    return 8 * message_bytes / (took_s - min(rtts_s) / 2)
-
-
-def test_four_equal_paths_carry_nearly_four_times_as_much_as_one() -> None:
-    one = _goodput_bps((250e6,), (0.060,), 10_000_000)
-    assert _goodput_bps((250e6,) * 4, (0.060,) * 4, 40_000_000) > 3.8 * one
-
-
-PAYLOAD_SHARE = (9000 - 28 - 13 - 16 - 1 - 12) / (9000 + 38)  # less IP, UDP, QUIC, tag and both headers; with framing
-
-
-@pytest.mark.parametrize(
-    ("rates_bps", "message_bytes"),
-    [((250e6, 250e6, 100e6), 60_000_000), pytest.param((5e9, 5e9, 2e9), 1_000_000_000, marks=pytest.mark.long)],
-)
-def test_unequal_paths_carry_nearly_their_sum(rates_bps: tuple[float, ...], message_bytes: int) -> None:
-    goodput_bps = _goodput_bps(rates_bps, (0.058, 0.060, 0.075), message_bytes)
-    assert goodput_bps > 0.95 * PAYLOAD_SHARE * sum(rates_bps)
