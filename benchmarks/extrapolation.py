@@ -34,7 +34,7 @@ def tabulate(model: QuantileModel, question: Question) -> Table:
     fleet = question.fleet
     rates, rtts, losses = AXES[isinstance(model, Tcp)]
     if isinstance(model, Tcp):
-        model = replace(model, samples=48)
+        model = replace(model, samples=1024)
     return Table.of(
         model,
         fleet.part(model, question.crossing(1e10)),

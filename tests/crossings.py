@@ -13,7 +13,7 @@ from experiments.extrapolation.tails_paced import SelectiveRepeat
 from experiments.extrapolation.tails_trials import go_back_n_trials, selective_repeat_trials
 from experiments.extrapolation.tails_window import Tcp
 from runs import job, plane, planes, run_spec, simulate
-from wan.loss import Bernoulli
+from wan.loss import Bernoulli, LossSpec
 
 Array = npt.NDArray[np.float64]
 SHARES = (0.5, 0.99, 0.999)
@@ -37,9 +37,19 @@ def trials(model: TailModel, crossing: Crossing, messages: int, seed: int = 5) -
 
 
 def simulated(
-    transport: str, crossing: Crossing, *, runs: int, iterations: int, first: int = 0, paths: int = 8
+    transport: str,
+    crossing: Crossing,
+    *,
+    runs: int,
+    iterations: int,
+    first: int = 0,
+    paths: int = 8,
+    lost: LossSpec | None = None,
 ) -> Array:
-    """Return completions of single-path messages in `sim`, of all iterations from `first` on, over seeds 0 to runs."""
+    """Return completions of single-path messages in `sim`, of all iterations from `first` on, over seeds 0 to runs.
+
+    lost: in the place of what the crossing loses by chance.
+    """
     found = []
     for seed in range(runs):
         links = [
@@ -48,7 +58,7 @@ def simulated(
                 rate_bps=float(crossing.rate_bps),
                 delay_s=float(crossing.rtt_s) / 2,
                 mtu_bytes=crossing.mtu_bytes,
-                loss=Bernoulli(probability=float(crossing.loss)),
+                loss=lost or Bernoulli(probability=float(crossing.loss)),
             )
             for index in range(paths)
         ]

@@ -18,7 +18,7 @@ from emulation.records import FlowRecord
 from experiments.compare import TransportResult
 from experiments.extrapolation.slowest import Fleet, slowest_s
 from experiments.extrapolation.tails import Array, Crossing, TailModel
-from experiments.extrapolation.tails_models import MODELS
+from experiments.extrapolation.tails_models import MODELS, SAME_ALGORITHM
 from experiments.extrapolation.tails_window import Tcp
 from experiments.store import Store
 
@@ -29,7 +29,7 @@ ALARM = 0.01  # probability to reject a model that is right
 LEAST_LOSS, MOST_LOSS, PER_DECADE = 1e-9, 0.05, 2
 HOPELESS = 12.0  # below the largest log-likelihood: more loss is not tried any more
 BINS = 12  # of a round trip each, from the fastest message on
-TCP_SAMPLES = 64
+TCP_SAMPLES = 768  # flows: enough for shares of a hundred measured messages
 ALIKE = 0.999  # of the largest payload: stripes differ by a byte
 
 
@@ -145,7 +145,7 @@ def _packet_bytes(name: str, flows: Sequence[FlowRecord]) -> int:
     """Return the size of full packets, from how many a flow needed that sent nothing twice."""
     clean = [flow for flow in flows if not flow.repairs and not flow.probes and flow.packets] or list(flows)
     flow = min(clean, key=lambda each: each.packets)
-    header = getattr(MODELS.get(name), "header_bytes", 0)
+    header = getattr(MODELS.get(name, SAME_ALGORITHM.get(name)), "header_bytes", 0)
     return round(flow.payload_bytes / max(flow.packets - flow.repairs, 1)) + header
 
 

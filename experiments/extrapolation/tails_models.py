@@ -22,7 +22,7 @@ SDR_RDMA = "arXiv 2505.05366, closed form of selective repeat"
 RENO = Tcp(name="reno", source="RFC 5681, 6582, 8985, 9937; Cardwell et al., INFOCOM 2000", rules=TcpRules())
 CUBIC = Tcp(
     name="cubic",
-    source="RFC 9438, 9406, 8985, 9937; Cardwell et al., INFOCOM 2000",
+    source="RFC 9438, 8985, 9937, Linux's HyStart; Cardwell et al., INFOCOM 2000",
     rules=TcpRules(beta=0.7, cubic=True),
 )
 
@@ -98,8 +98,40 @@ MODELS: Mapping[str, TailModel] = {
 }
 
 
+SAME_ALGORITHM: Mapping[str, Tcp] = {"kernel-reno": RENO, "kernel-cubic": CUBIC}
+"""Transports whose model is another's: the kernel's own TCP is what `transports.tcp` follows, defaults and all."""
+
+NO_TRANSPORT: Mapping[str, str] = {
+    "fec": f"no transport here: a model of QUIC whose blocks of {FEC.source_packets} packets have "
+    f"{FEC.repair_packets} for repair, whatever the loss; quic-fec and mpquic-fec plan theirs for a whole step"
+}
+"""Models of what no registered transport does, in words."""
+
+WITHOUT_MODEL: Mapping[str, str] = {
+    "quic": "its window, its pace and its loss recovery are QUIC's (RFC 9002), not TCP's; no model of them was made",
+    "mpquic": "it repairs on any of its paths what one of them loses; no model of that was made",
+    "kernel-adaptive": "its window opens by what the kernel remembers and yields to loss as CUBIC's; no model was made",
+    "kernel-b4": "the kernel paces it and repairs what is lost with its own TCP; no model of the two was made",
+    "kernel-bbr": "BBR's rate follows its own measurements, for which no closed form is known",
+    "kernel-mptcp": "a scheduler spreads a message over subflows whose windows differ; no model of that was made",
+}
+"""Transports that no tail model is right for, and why."""
+
+
+class NoModelError(ValueError):
+    """A transport has no model of its tail; the message is one sentence, without the transport's name."""
+
+
 def model_of(name: str) -> TailModel:
-    """Return the tail model of a transport. Raises ValueError, in one sentence, when there is none."""
-    if name not in MODELS:
-        raise ValueError(f"{name!r} has no model of its tail; there are {', '.join(MODELS)}")
-    return MODELS[name]
+    """Return the tail model of a transport, under its name.
+
+    Raises NoModelError for one that is known to have none, ValueError for an unknown one, both in one sentence.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    if name in SAME_ALGORITHM:
+        return replace(SAME_ALGORITHM[name], name=name)
+    if name in WITHOUT_MODEL:
+        raise NoModelError(f"it has no model of its tail: {WITHOUT_MODEL[name]}")
+    known = ", ".join([*MODELS, *SAME_ALGORITHM])
+    raise ValueError(f"{name!r} has no model of its tail; there are {known}")
