@@ -19,7 +19,14 @@ from experiments.extrapolation.fit import Fit, TooFewError, fit, measure
 from experiments.extrapolation.sizing import Need, Question, allowed_s, at, least_bps, need, step_share
 from experiments.extrapolation.sizing import Path as WanPath
 from experiments.extrapolation.slowest import SCOPES, Scope
-from experiments.extrapolation.tails_models import MODELS, model_of
+from experiments.extrapolation.tails_models import (
+    MODELS,
+    NO_TRANSPORT,
+    SAME_ALGORITHM,
+    WITHOUT_MODEL,
+    NoModelError,
+    model_of,
+)
 from experiments.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib
 from experiments.reading import ScenarioError, shown
 from experiments.showing import show
@@ -77,8 +84,13 @@ class Sizing:
 
 
 def size(question: Question, names: Sequence[str], target: float | None) -> Sizing:
-    """Answer the question for transports on a path whose loss is given."""
-    rows = [_row(name, need(question, model_of(name), target)) for name in names]
+    """Answer the question for transports on a path whose loss is given. Raises ValueError for an unknown one."""
+    rows = []
+    for name in names:
+        try:
+            rows.append(_row(name, need(question, model_of(name), target)))
+        except NoModelError as error:
+            rows.append(_refused(name, str(error)))
     return Sizing(question=question, target=target, rows=tuple(rows))
 
 
@@ -117,7 +129,8 @@ def size_measured(question: Question, directory: Path, names: Sequence[str] | No
 
 def _place(name: str) -> tuple[int, str]:
     """Return where a transport stands in the table: models in their order, and after them what has none."""
-    return (list(MODELS).index(name) if name in MODELS else len(MODELS), name)
+    model = SAME_ALGORITHM[name].name if name in SAME_ALGORITHM else name
+    return (list(MODELS).index(model) if model in MODELS else len(MODELS), name)
 
 
 def _refused(name: str, reason: str, measured: Measurement | None = None) -> Row:
@@ -146,6 +159,12 @@ def _measured_row(question: Question, fitted: Fit, target: float | None) -> Row:
     return Row(transport=name, found=found, refused="", measured=measured, low_bps=low, high_bps=high)
 
 
+def about(name: str) -> str:
+    """Return what the table's reader cannot know of a name, or nothing: that it is no transport, or counts as one."""
+    same = SAME_ALGORITHM.get(name)
+    return f"the model of {same.name}, whose algorithm it is" if same else NO_TRANSPORT.get(name, "")
+
+
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +187,7 @@ def to_document(sizing: Sizing, files: Sequence[str]) -> dict[str, Any]:
         "transports": [
             {
                 "name": row.transport,
+                "about": about(row.transport),
                 "refused": row.refused,
                 "measured": None if row.measured is None else asdict(row.measured),
                 **(_need_document(row.found, dearest) if row.found else {}),
@@ -211,7 +231,8 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
         if row.measured:
             reasons.append(Text(f"{row.transport}: {_evidence(row)}."))
         if row.refused:
-            reasons.append(Text(f"{row.transport}: refused: {row.refused}.", style="yellow"))
+            word = "no figure" if row.transport in WITHOUT_MODEL else "refused"
+            reasons.append(Text(f"{row.transport}: {word}: {row.refused}.", style="yellow"))
         elif row.found and row.found.least_bps is None:
             reasons.append(Text(f"{row.transport}: no bandwidth suffices: {row.found.reason}."))
     path = "measured loss" if sizing.of_runs else f"loss {float(question.path.loss):g}"
@@ -223,6 +244,8 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
         "suffices, at any.",
         f"{100 * hidden:.2f} % of a step are exposed with all gradients hidden. --set assumptions.wan_trips=1 (an "
         "exchange), assumptions.chunks=8 and the like change what is assumed; see `bicoastal extrapolate`.",
+        *(f"{row.transport}: {text}." for row in sizing.rows if (text := about(row.transport))),
+        *_same_as(sizing),
         *notes,
     ]
     return Group(
@@ -263,6 +286,15 @@ def _evidence(row: Row) -> str:
         f"a loss of {m.loss:.2g} explains {m.messages} messages ({interval}); model and measurement differ by "
         f"{m.gap:.2f} where chance explains {m.allowed_gap:.2f}"
     )
+
+
+def _same_as(sizing: Sizing) -> list[str]:
+    """Return which transports need no row of their own."""
+    names = [row.transport for row in sizing.rows]
+    missing = [(own, of.name) for own, of in SAME_ALGORITHM.items() if of.name in names and own not in names]
+    if not missing or sizing.of_runs:
+        return []
+    return [f"{' and '.join(own for own, _ in missing)} count as {' and '.join(of for _, of in missing)}."]
 
 
 def _savings(sizing: Sizing) -> list[Text]:
@@ -336,13 +368,14 @@ def _size(arguments: argparse.Namespace) -> int:
     try:
         question = Question(deployment=deployment, assumptions=assumptions, path=path, scope=scope, share=share)
         for name in arguments.transport or ():
-            model_of(name)
+            if name not in WITHOUT_MODEL:
+                model_of(name)
     except ValueError as error:
         raise ScenarioError(str(error)) from None
     if arguments.out is not None:
         make_place(arguments.out, [EXPOSED, STAGES])
     if arguments.source is None:
-        sizing = size(question, arguments.transport or list(MODELS), target)
+        sizing = size(question, arguments.transport or [*MODELS, *WITHOUT_MODEL], target)
     else:
         sizing = size_measured(question, arguments.source, arguments.transport, target)
     files = [] if arguments.out is None else _draw(sizing, arguments.out)

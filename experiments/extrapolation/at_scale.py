@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from experiments.compare import Comparison
 from experiments.extrapolation.assumptions import Assumptions
 from experiments.extrapolation.exposure import exposed_gradient_s
-from experiments.extrapolation.fit import TooFewError, fit, measure, slowest_interval_s
-from experiments.extrapolation.tails_models import MODELS
+from experiments.extrapolation.fit import fit, measure, slowest_interval_s
+from experiments.extrapolation.tails_models import model_of
 from experiments.store import Store
 from wan.deployment import Deployment
 
@@ -43,13 +43,10 @@ def at_scale(
     for result in comparison.transports:
         if result.status not in ("ok", "degraded"):
             continue
-        if result.name not in MODELS:
-            refused[result.name] = "there is no model of its tail"
-            continue
         try:
-            fitted = fit(measure(store, result), MODELS[result.name])
+            fitted = fit(measure(store, result), model_of(result.name))
             times_s = slowest_interval_s(fitted, deployment.messages_per_step)
-        except TooFewError as error:
+        except ValueError as error:  # no model, or too few runs
             refused[result.name] = str(error)
             continue
         middle_s, low_s, high_s = (trips * time_s for time_s in times_s)

@@ -8,8 +8,9 @@ import pytest
 from matplotlib.image import imread
 
 from experiments.cli import main
-from experiments.extrapolation.tails_models import MODELS
+from experiments.extrapolation.tails_models import MODELS, WITHOUT_MODEL
 from experiments.pictures import EXPOSED, STAGES
+from transports.registry import Registry
 
 EASY = ["--set", "assumptions.wan_trips=1", "--set", "assumptions.chunks=8", "--set", "plant.wan_rtt='20 ms'"]
 PACED = ["--transport", "adaptive", "--transport", "b4", "--transport", "fec"]
@@ -24,14 +25,35 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 def test_every_transport_with_a_model_is_sized(capsys: pytest.CaptureFixture[str]) -> None:
     document = answer(capsys)
     assert document["messages"] == 1_677_600
-    assert [row["name"] for row in document["transports"]] == list(MODELS)
-    for row in document["transports"]:  # at a loss of 1e-4 and two trips, no transport that waits for a repair will do
+    rows = document["transports"]
+    assert [row["name"] for row in rows] == [*MODELS, *WITHOUT_MODEL]
+    assert all(row["refused"] == f"it has no model of its tail: {WITHOUT_MODEL[row['name']]}" for row in rows[9:])
+    for row in rows[:9]:  # at a loss of 1e-4 and two trips, no transport that waits for a repair will do
         if row["name"] in ("quic-fec", "mpquic-fec"):
             assert 15e9 < row["least_bps"] < 20e9
             continue
         assert row["least_bps"] is None
         assert row["reason"]
         assert row["exposed_share"] > document["target_share"]
+
+
+def test_every_name_is_a_transport_or_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["size", *PACED, "--transport", "kernel-bbr", "--transport", "kernel-cubic", "--loss", "1e-5"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    known = Registry.installed().names()
+    for name in MODELS:
+        assert name in known or name == "fec"
+    assert "fec: no transport here: a model of QUIC whose blocks of 32 packets have 2 for repair" in text
+    assert "kernel-bbr: no figure: it has no model of its tail: BBR's rate follows its own measurements" in text
+    assert "kernel-cubic: the model of cubic, whose algorithm it is." in text
+    assert main(["size", "--transport", "quic", "--transport", "mpquic"]) == 3
+
+
+def test_the_kernels_tcp_counts_as_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    ours, kernels = answer(capsys, "--transport", "reno", "--transport", "kernel-reno")["transports"]
+    assert {**ours, "name": "", "about": ""} == {**kernels, "name": "", "about": ""}
+    assert main(["size", "--transport", "reno", "--transport", "cubic"]) == 0
+    assert "kernel-reno and kernel-cubic count as reno and cubic." in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_worst_path_has_an_answer_too(capsys: pytest.CaptureFixture[str]) -> None:
