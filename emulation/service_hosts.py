@@ -26,7 +26,7 @@ from emulation.coordination import (
 from emulation.credentials import service_identity, site_identity
 from emulation.flows import Flow
 from emulation.records import NoticeRecord
-from emulation.services import by_transport, place_services
+from emulation.services import by_transport, place_all
 from emulation.udp import encapsulation_bytes
 from emulation.worker_handle import WorkerGround, WorkerHandle
 
@@ -98,7 +98,7 @@ class ServiceHosts:
     """All of a run's. addresses: by site, what its coast is to know. doubts: what makes the run's figures doubtful.
 
     failure: why the run has to end, "" while it has not: a service has given up.
-    Raises ValueError as `place_services`, UnsupportedError when a process cannot carry out its plan, RunFailedError.
+    Raises as `place_all`, UnsupportedError when a process cannot carry out its plan, RunFailedError.
     """
 
     def __init__(
@@ -110,11 +110,8 @@ class ServiceHosts:
         self._hosts: list[_Host] = []
         sites = dict.fromkeys(site for flow in flows for site in (flow.source, flow.destination))
         self.addresses: dict[str, tuple[ServiceAddress, ...]] = dict.fromkeys(sites, ())
-        standing = {
-            name: tuple(each.site for each in place_services(spec.topology, members, seed=spec.seed))
-            for name, members in by_transport(flows).items()
-        }
-        standing = {name: places for name, places in standing.items() if places}
+        placed = place_all(spec.topology, flows, seed=spec.seed)
+        standing = {name: tuple(each.site for each in places) for name, places in placed.items() if places}
         if not standing:
             return
         directory = ground.directory

@@ -1,15 +1,18 @@
 """The services of a run, whatever the world: which machines there are, where they stand, and who speaks to them.
 
 All flows of one transport share its services. They are its peers, numbered in the order of the flows, and reach service
-number 1 under path_id -1, number 2 under -2, and so on.
+number 1 under path_id -1, number 2 under -2, and so on. Two transports that have the same kind of service, such as b4
+and kernel-b4, cannot be in one run: neither service would know of the other's peers, and what is said to be shared out
+once would be shared out twice.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from emulation.base import UnsupportedError
 from emulation.flows import Flow
 from emulation.streams import stream
-from transports.base import Machine, ServiceContext
+from transports.base import Machine, ServiceContext, ServicePlacement
 from wan.topology import Topology
 
 
@@ -42,24 +45,29 @@ def place_services(
 
     generation: how many others have stood in their place before, in this run; what they draw differs from those'.
     encapsulation_bytes: what the world itself adds to each packet of a flow, beyond what the topology says.
-    Raises ValueError where flows want different things of them, or no links lead there; and what the transport raises.
+    Raises UnsupportedError where flows want different things of them, ValueError where no links lead there; and what
+    the transport raises.
     """
     first = flows[0]
     name = first.transport.name
-    context = ServiceContext(
-        topology=_encapsulated(topology, encapsulation_bytes),
-        flows=tuple(flow.name for flow in flows),
-        rng=stream(seed, f"service/{name}/{generation}" if generation else f"service/{name}"),
-        parameters=first.parameters,
-    )
+
+    def make(parameters: object) -> Sequence[ServicePlacement]:
+        context = ServiceContext(
+            topology=_encapsulated(topology, encapsulation_bytes),
+            flows=tuple(flow.name for flow in flows),
+            rng=stream(seed, f"service/{name}/{generation}" if generation else f"service/{name}"),
+            parameters=parameters,
+        )
+        return first.transport.make_services(context)
+
+    placements = make(first.parameters)
+    for flow in flows:
+        if flow.parameters != first.parameters and (shared := placements or make(flow.parameters)):
+            raise UnsupportedError(
+                f"{first.owner} and {flow.owner} give {name} different parameters, but would share its {shared[0].name}"
+            )
     placed: list[PlacedService] = []
-    for number, placement in enumerate(first.transport.make_services(context), start=1):
-        for flow in flows:
-            if flow.parameters != first.parameters:
-                raise ValueError(
-                    f"parameters: {first.owner} and {flow.owner} give {name} different ones, "
-                    f"but share its {placement.name}"
-                )
+    for number, placement in enumerate(placements, start=1):
         delays_s = []
         for flow in flows:
             delays_s.append(topology.least_delay_s(flow.source, placement.site))
@@ -76,6 +84,25 @@ def place_services(
                 delays_s=tuple(delays_s),
             )
         )
+    return placed
+
+
+def place_all(topology: Topology, flows: Sequence[Flow], *, seed: int) -> Mapping[str, Sequence[PlacedService]]:
+    """Make the services of all transports, by the transport's name.
+
+    Raises UnsupportedError where two transports have the same kind of service, and as `place_services`.
+    """
+    placed: dict[str, Sequence[PlacedService]] = {}
+    owners: dict[object, Flow] = {}
+    for name, members in by_transport(flows).items():
+        placed[name] = place_services(topology, members, seed=seed)
+        if placed[name]:
+            first, other = members[0], owners.setdefault(members[0].transport.make_services, members[0])
+            if other is not first:
+                raise UnsupportedError(
+                    f"{other.owner} runs {other.transport.name} and {first.owner} {name}: each has a "
+                    f"{placed[name][0].name} of its own, which does not know what the other one does"
+                )
     return placed
 
 

@@ -13,7 +13,7 @@ from emulation.jobs import BackgroundRun, FlowPorts, JobRun
 from emulation.ledger import flow_sample, summarise
 from emulation.records import FlowSample, LinkRecord, NoticeRecord, QueueSample, RunRecord
 from emulation.routes import ControlRoute, Route, Wire
-from emulation.services import PlacedService, by_transport, place_services
+from emulation.services import PlacedService, by_transport, place_all
 from emulation.streams import stream
 from transports.base import EndpointContext, PathView
 from transports.events import Connected, Event, Failed, MessageReceived, Notice
@@ -129,10 +129,11 @@ class _Simulation:
 
     def _make_services(self) -> list[Port]:
         services: list[Port] = []
-        for flows in by_transport(self._flows).values():
-            for placed in place_services(self._spec.topology, flows, seed=self._spec.seed):
+        members = by_transport(self._flows)
+        for name, places in place_all(self._spec.topology, self._flows, seed=self._spec.seed).items():
+            for placed in places:
                 service = Port(self._driver, placed.name, placed.machine, self._on_any_event)
-                service.routes = self._connect_service(service, placed, flows)
+                service.routes = self._connect_service(service, placed, members[name])
                 services.append(service)
         return services
 

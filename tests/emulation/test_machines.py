@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from emulation.base import RunSpec
+from emulation.base import RunSpec, UnsupportedError
 from emulation.records import RunRecord
 from emulation.streams import stream
 from runs import DELAY_S, background, job, plane, planes, run_spec, simulate
@@ -305,9 +305,33 @@ def test_a_service_that_cannot_be_reached_is_refused() -> None:
 def test_flows_that_share_a_service_cannot_want_different_things_of_it() -> None:
     fast = job("toy-steered", name="fast", parameters=(("max_window_packets", 99),))
     with pytest.raises(
-        ValueError, match=r"^parameters: job and fast give toy-steered different ones, but share its reeve$"
+        UnsupportedError, match=r"^job and fast give toy-steered different parameters, but would share its reeve$"
     ):
         refused(run_spec(triangle(), job("toy-steered"), fast), "west")()
+
+
+def test_who_needs_no_service_cannot_be_beside_another_who_needs_one_of_the_same_transport() -> None:
+    fixed, granted = (job("b4", name=name, parameters=rate) for name, rate in (("a", (("rate_bps", 1e6),)), ("b", ())))
+    for jobs in ((fixed, granted), (granted, fixed)):
+        with pytest.raises(UnsupportedError, match=r"give b4 different parameters, but would share its b4-controller$"):
+            simulate(run_spec(triangle(), *jobs))
+
+
+def test_paces_that_need_no_service_may_differ() -> None:
+    slow, fast = (job("b4", name=name, parameters=(("rate_bps", bps),)) for name, bps in (("a", 1e6), ("b", 2e6)))
+    assert simulate(run_spec(triangle(), slow, fast)).status == "ok"
+
+
+def test_two_transports_with_the_same_kind_of_service_cannot_be_in_one_run() -> None:
+    spec = run_spec(triangle(), job("b4"), background=(background("rdma-sr", messages=1),))
+    expected = r"^job runs b4 and others rdma-sr: each has a b4-controller of its own, which does not know what the"
+    with pytest.raises(UnsupportedError, match=expected):
+        simulate(spec)
+
+
+def test_transports_with_services_of_different_kinds_may_be_in_one_run() -> None:
+    record = simulate(run_spec(triangle(), job("b4"), job("toy-steered", name="toy")), steered("west", []))
+    assert record.status == "ok"
 
 
 def test_all_users_of_a_transport_share_its_services() -> None:

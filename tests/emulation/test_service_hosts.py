@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import RunFailedError, RunSpec
+from emulation.base import RunFailedError, RunSpec, UnsupportedError
 from emulation.coordinator import Conducted, Coordinator
 from emulation.flows import plan_flows
 from emulation.service_hosts import MOST_RESTARTS, ServiceHosts
@@ -72,6 +72,17 @@ def test_a_service_that_cannot_be_reached_is_refused_before_anything_is_started(
     spec = run_spec(topology(), job("services:FAR_AWAY"))
     ground = LoopbackGround(spec.topology, tmp_path)
     with pytest.raises(ValueError, match=r"^links: none lead from west to moon, where governor stands$"):
+        ServiceHosts(spec, plan_flows(spec, Registry.installed()), ground)
+    assert ground.pids == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_controller_of_b4_and_one_of_kernel_b4_are_refused_before_anything_is_started(tmp_path: Path) -> None:
+    spec = run_spec(topology(), job("b4"), job("kernel-b4", name="kernel"))
+    ground = LoopbackGround(spec.topology, tmp_path)
+    with pytest.raises(
+        UnsupportedError, match=r"^job runs b4 and kernel kernel-b4: each has a b4-controller of its own"
+    ):
         ServiceHosts(spec, plan_flows(spec, Registry.installed()), ground)
     assert ground.pids == []
     assert list(tmp_path.iterdir()) == []
