@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from emulation.control import LATEST_S
 from emulation.coordinator import Conducted, Coordinator
 from emulation.flows import plan_flows
 from emulation.records import NoticeRecord
 from loopback import LoopbackGround
 from runs import RATE_BPS, job, plane, planes, run_spec
+from transports.b4.parameters import LEAST_GRACE_S
 from transports.registry import Registry
 
 LEASE_S, GRACE_S = 0.8, 0.6
@@ -50,6 +52,10 @@ def conduct(directory: Path, on_begin: Callable[[int, Coordinator], None], *, co
     rows = [row for row in conducted.iterations if row.verified]
     assert len(rows) == 2 * count
     return conducted
+
+
+def test_the_grace_covers_what_words_may_be_late_with_real_packets() -> None:
+    assert LEAST_GRACE_S >= LATEST_S
 
 
 def told(conducted: Conducted, kind: str) -> list[NoticeRecord]:

@@ -72,6 +72,7 @@ class Controller(Machine):
     def __init__(self, topology: Topology, flows: Sequence[str], rng: Rng, parameters: ControlledParameters) -> None:
         self._topology = topology
         self._parameters = parameters
+        self._grace_s = parameters.grace_s + _longest_way_s(topology, parameters.site)
         self._epoch = rng.getrandbits(63) + 1  # 0 stands for no grant
         weights = parameters.weight_of
         self._peers = [
@@ -153,7 +154,7 @@ class Controller(Machine):
     def _begin(self, now: float) -> None:
         if self._quiet_until is None:
             self._began_at = now
-            self._quiet_until = now + self._parameters.lease_s + self._parameters.grace_s
+            self._quiet_until = now + self._parameters.lease_s + self._grace_s
 
     def _is_quiet(self) -> bool:
         return self._quiet_until is not None and self._quiet_until < FOREVER
@@ -164,7 +165,7 @@ class Controller(Machine):
             return False
         if self._quiet_until <= now or all(peer.state is not None for peer in self._peers):
             # A predecessor's last grants take a delay to arrive, and their acknowledgements another one.
-            known_at = self._began_at + 2 * self._parameters.grace_s if self._predecessor else now
+            known_at = self._began_at + 2 * self._grace_s if self._predecessor else now
             self._quiet_until = FOREVER if known_at <= now else min(self._quiet_until, known_at)
         return self._quiet_until == FOREVER
 
@@ -199,7 +200,7 @@ class Controller(Machine):
             peer.promises = [promise for promise in peer.promises if promise.sequence >= state.granted]
         elif state.epoch and state.lease_left_s:
             self._predecessor = True
-            until = now + min(state.lease_left_s, self._parameters.lease_s) + self._parameters.grace_s
+            until = now + min(state.lease_left_s, self._parameters.lease_s) + self._grace_s
             peer.promises = [promise for promise in peer.promises if promise.sequence]
             peer.promises.append(_Promise(sequence=0, rates=rates, until=until))
         if state.reason != "ack":
@@ -312,7 +313,7 @@ class Controller(Machine):
             return
         parameters = self._parameters
         peer.sequence += 1
-        until = now + parameters.lease_s + parameters.grace_s
+        until = now + parameters.lease_s + self._grace_s
         peer.promises.append(_Promise(sequence=peer.sequence, rates=rates, until=until))
         grant = Grant(
             epoch=self._epoch,
@@ -363,6 +364,13 @@ def _runs_back(topology: Topology, flow: str) -> bool:
     starts = {path.sites[0] for path in topology.paths.values()}
     ends = {path.sites[-1] for path in topology.paths.values()}
     return source in ends and source not in starts
+
+
+def _longest_way_s(topology: Topology, site: str) -> float:
+    """Return the longest propagation delay from a site, the first where empty, to one that links lead to."""
+    here = site or topology.sites[0].name
+    delays_s = [topology.least_delay_s(here, each.name) for each in topology.sites]
+    return max(delay_s for delay_s in delays_s if delay_s < FOREVER)
 
 
 def _wanted(state: AgentState) -> tuple[object, ...]:

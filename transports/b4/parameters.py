@@ -6,6 +6,9 @@ from math import isfinite
 
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3
 
+LEAST_GRACE_S = 0.5
+"""For so long words may be held up beyond their propagation delay, with real packets, before they are lost."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledParameters:
@@ -17,10 +20,9 @@ class ControlledParameters:
     site: where the controller stands, the first of the topology where empty.
     headroom: the share of every link that is not allocated, for acknowledgements and other small packets.
     safe_share: the share of every link that the flows may use together when they have lost the controller.
-    lease_s: for so long a grant holds. grace_s: for so much longer the controller counts with it; above the delay of
-    the control path, and with real packets half a second more, for which words may be held up. patience_s: for so long
-    a connection waits for its first grant. idle_hold_s: for so long after a burst a flow keeps its rates, as far as
-    nobody else wants them.
+    lease_s: for so long a grant holds. grace_s: for so much longer the controller counts with it, beside the longest
+    propagation delay to a site; at least `LEAST_GRACE_S`. patience_s: for so long a connection waits for its first
+    grant. idle_hold_s: for so long after a burst a flow keeps its rates, as far as nobody else wants them.
     Raises ValueError naming the field.
     """
 
@@ -50,6 +52,8 @@ class ControlledParameters:
                 raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 1")
         for name in ("lease_s", "grace_s", "patience_s", "idle_hold_s"):
             _check_positive(name, getattr(self, name))
+        if self.grace_s < LEAST_GRACE_S:
+            raise ValueError(f"grace_s: {self.grace_s} is less than {LEAST_GRACE_S}, for which words may be held up")
 
     @property
     def weight_of(self) -> Mapping[str, float]:

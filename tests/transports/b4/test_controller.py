@@ -18,8 +18,8 @@ HEADROOM = 0.005
 FLOWS = ("first/west>east/p0+p1", "second/west>east/p0+p1", "first/east>west/p0+p1")
 
 
-def topology(count: int = 2, rate_bps: float = 10 * G) -> Topology:
-    links = [LinkSpec(name=f"p{i}", a="west", b="east", rate_bps=rate_bps, delay_s=0.03) for i in range(count)]
+def topology(count: int = 2, rate_bps: float = 10 * G, delay_s: float = 0.03) -> Topology:
+    links = [LinkSpec(name=f"p{i}", a="west", b="east", rate_bps=rate_bps, delay_s=delay_s) for i in range(count)]
     return Topology(
         sites=(Site(name="west"), Site(name="east")),
         links=links,
@@ -36,9 +36,10 @@ class Wan:
         flows: Sequence[str] = FLOWS,
         delay: Callable[[], float | None] = lambda: 0.01,
         rate_bps: float = 10 * G,
+        delay_s: float = 0.03,
         **parameters: object,
     ) -> None:
-        self.topology = topology(rate_bps=rate_bps)
+        self.topology = topology(rate_bps=rate_bps, delay_s=delay_s)
         self.parameters = B4Parameters(**parameters)  # type: ignore[arg-type]
         self.flows = flows
         self.controller = Controller(self.topology, flows, Random(1), self.parameters)
@@ -224,6 +225,13 @@ def test_an_agent_that_does_not_acknowledge_is_counted_with_until_its_grant_expi
     assert [notice.kind for notice in original.notices].count("b4-fallback") == 1
 
 
+def test_a_grant_is_counted_with_until_it_has_expired_where_words_take_longest() -> None:
+    wan = Wan(flows=FLOWS[:2], delay_s=0.8, lease_s=2.0, grace_s=0.5)
+    wan.begin()
+    wan.run(0.015)  # both are heard after 10 ms, and answered at once
+    assert wan.controller.get_timer() == pytest.approx(0.01 + 2.0 + 0.8 + 0.5)
+
+
 def test_an_agent_that_lost_the_controller_keeps_its_rate_and_then_its_safe_share() -> None:
     wan = Wan(flows=FLOWS[:1], lease_s=2.0)
     wan.begin()
@@ -346,6 +354,7 @@ def test_a_site_that_is_none_is_refused() -> None:
         ({"headroom": 0.0}, "headroom: "),
         ({"safe_share": 1.0}, "safe_share: "),
         ({"lease_s": 0.0}, "lease_s: "),
+        ({"grace_s": 0.4}, "grace_s: 0.4 is less than 0.5, for which words may be held up"),
         ({"rate_bps": 0.0}, "rate_bps: "),
         ({"ack_every": 0}, "ack_every: "),
         ({"ack_delay_s": 1.0}, "ack_delay_s: "),
