@@ -22,6 +22,7 @@ from experiments.console import TerminatedError
 from experiments.scenario import Scenario
 from experiments.store import RunRow, RunStatus, Store, UnfitRecordError, run_key
 from transports.registry import Registry
+from wan.units import format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +136,12 @@ def _row(task: Task, outcome: Outcome) -> RunRow:
 
 def run_task(task: Task, world: World) -> Outcome:
     """Run one task here. Whatever goes wrong in the world or the transport is an outcome, not an exception."""
+    needed_bytes, available_bytes = run_memory_bytes(task.spec), machine_memory_bytes()
+    if needed_bytes > available_bytes:
+        reason = (
+            f"takes up to {format_size(needed_bytes)} of memory, and this machine has {format_size(available_bytes)}"
+        )
+        return Outcome(status="unsupported", reason=reason)
     try:
         record = world.backends.resolve(task.backend)(world.transports, **dict(task.options)).run(task.spec)
     except UnsupportedError as error:

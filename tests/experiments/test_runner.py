@@ -1,3 +1,4 @@
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,16 @@ def test_each_transport_runs_with_each_seed_and_the_first_seed_keeps_time_series
     ]
     assert [task.spec.sample_interval_s is not None for task in planned] == [True, False, True, False]
     assert len({task.key for task in planned}) == 4
+
+
+def test_a_run_that_this_machine_cannot_hold_is_not_begun(tmp_path):
+    """Scenarios are refused when they are read; multiplied by --scale they may still be too large."""
+    (task,) = plan(SCENARIO, backend="plain", transports=["reno"], seeds=[0], scale=1e-4)
+    with Store(tmp_path) as store:
+        run_all([task], store, WORLD, workers=0)
+        (run,) = store.runs()
+    assert run.status == "unsupported"
+    assert re.fullmatch(r"takes up to [\d.]+ TB of memory, and this machine has [\d.]+ [GT]B", run.reason)
 
 
 def test_what_goes_wrong_is_a_row_and_the_others_go_on(tmp_path):
