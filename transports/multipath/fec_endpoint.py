@@ -96,7 +96,7 @@ class FecEndpoint(Endpoint):
         self._names = [view.name for view in context.paths]
         self._lanes = [SendingLane(link, parameters.initial_loss) for link in self._links]
         self._readers = [ControlReader() for _ in self._links]
-        protection = Protection(
+        self._protection = Protection(
             codes=parameters.codes,
             messages=parameters.messages_per_step,
             target=parameters.target,
@@ -104,7 +104,7 @@ class FecEndpoint(Endpoint):
             max_overhead=parameters.max_overhead,
             tail_losses=parameters.tail_losses,
         )
-        self._sender = FecSender(self._lanes, protection, self._send_control, after_idle=parameters.after_idle)
+        self._sender = FecSender(self._lanes, self._protection, self._send_control, after_idle=parameters.after_idle)
         self._receiver = FecReceiver(max_message_bytes=parameters.max_message_bytes)
         for link in self._links:
             link.source = self._sender.pull
@@ -322,9 +322,11 @@ class FecEndpoint(Endpoint):
         planned = self._sender.planned
         if planned is None:
             return
+        protection = self._protection
         plan = (
             f"{planned.code.name}: {planned.blocks} x ({planned.k} + {planned.r}); probability of a second trip in a "
-            f"step: {planned.step_failure:.1e}{'' if planned.attained else ', which misses the target'}"
+            f"step of {protection.messages:,.0f} messages: {planned.step_failure:.1e}, "
+            f"{'within' if planned.attained else 'which misses'} the target of {protection.target:.1e}"
         )
         if plan != self._plan:
             self._plan = plan

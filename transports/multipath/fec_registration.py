@@ -16,8 +16,8 @@ MPQUIC_FEC = TransportSpec(
     kind="sans-io",
     paths="many",
     description=(
-        "erasure-coded blocks over all paths, so that losses cost no second trip; multipath by one QUIC connection "
-        "per path, not the IETF extension"
+        "erasure-coded blocks over all paths, planned so that in 99 of 100 steps none of 1.68 million messages needs a "
+        "second trip; multipath by one QUIC connection per path, not the IETF extension"
     ),
     over="udp",
     min_mtu_bytes=MIN_MTU_BYTES,
@@ -31,7 +31,10 @@ QUIC_FEC = TransportSpec(
     name="quic-fec",
     kind="sans-io",
     paths="one",
-    description="erasure-coded blocks over one QUIC connection, so that losses cost no second trip",
+    description=(
+        "erasure-coded blocks over one QUIC connection, planned so that in 99 of 100 steps none of 1.68 million "
+        "messages needs a second trip"
+    ),
     over="udp",
     min_mtu_bytes=MIN_MTU_BYTES,
     parameters=FecParameters,

@@ -1,5 +1,6 @@
 """What FEC-protected QUIC owes its users, in whole runs of the simulator; every path has been sounded before."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -106,11 +107,36 @@ def test_runs_are_the_same_octet_for_octet() -> None:
     assert first == second
 
 
-def test_the_plan_says_what_it_promises() -> None:
-    record = bundled("lossless", "scenario.iterations=1", 'allreduce.shard="20 MB"')
-    details = {notice.detail for notice in record.notices if notice.kind == "fec-plan"}
-    assert details
-    assert all("probability of a second trip in a step" in detail for detail in details)
+PROMISE = re.compile(
+    r"(?P<code>\S+): (?P<blocks>\d+) x \((?P<k>\d+) \+ (?P<r>\d+)\); probability of a second trip in a step of "
+    r"(?P<messages>[\d,]+) messages: (?P<probability>\S+), (?P<judgement>within|which misses) the target of "
+    r"(?P<target>\S+)"
+)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "messages", "judgement", "target"),
+    [
+        ((), "1,677,600", "within", 0.01),
+        (("transports.mpquic-fec.messages_per_step=32", "transports.mpquic-fec.target=1e-6"), "32", "within", 1e-6),
+        (
+            ("transports.mpquic-fec.max_overhead=0", "transports.mpquic-fec.tail_losses=0"),
+            "1,677,600",
+            "which misses",
+            0.01,
+        ),
+    ],
+)
+def test_the_plan_says_what_it_promises_of_how_many_messages(
+    overrides: Sequence[str], messages: str, judgement: str, target: float
+) -> None:
+    record = bundled("lossless", "scenario.iterations=1", 'allreduce.shard="2 MB"', *overrides)
+    plans = [PROMISE.fullmatch(notice.detail) for notice in record.notices if notice.kind == "fec-plan"]
+    assert plans
+    for plan in plans:
+        assert plan is not None
+        assert (plan["messages"], plan["judgement"], float(plan["target"])) == (messages, judgement, target)
+        assert (float(plan["probability"]) <= target) is (judgement == "within")
 
 
 @pytest.mark.slow
