@@ -5,7 +5,10 @@
 16 sites, 46 unidirectional edges, a flow group between every two sites (240), up to 4 tunnels a group. Also with 46
 links that carry both ways, and with the paper's 2,700 flow groups. The yardstick is the max-min fair allocation that
 linear programs find over every path there is: its smallest fair share, and its throughput once all are fixed; and the
-largest throughput that fairness does not limit.
+largest throughput that fairness does not limit. Times are of the processor, the best of three, for one allocation.
+
+The paper's "at least 99% of the bandwidth utilization" is of its deployment, which had 350 tunnels for 240 groups (1.46
+each): compare the load at which as many are in use here.
 """
 
 import importlib.util
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter
+from time import perf_counter, process_time
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +31,7 @@ ROOT = Path(__file__).parent.parent
 GBPS = 1e9
 SITES = 16
 TIME_LIMIT_S = 0.3
+REPETITIONS = 3
 
 
 def load_reference() -> ModuleType:
@@ -140,7 +144,9 @@ def enough(groups: list[FlowGroup]) -> float:
 
 WAYS: dict[str, dict[str, Any]] = {
     "4 tunnels": {},
-    "4 tunnels, quantum 1/4": {"quantum": 0.25},
+    "  in 8 rounds": {"rounds": 8},
+    "  quantum 1/4": {"quantum": 0.25},
+    "  both": {"rounds": 8, "quantum": 0.25},
     "any number of tunnels": {"tunnels_per_group": None},
     "the 4 cheapest, listed": {"listed": 4},
 }
@@ -151,6 +157,7 @@ def measure(title: str, links: int, load: float, seeds: int) -> None:
     full: dict[str, list[float]] = {way: [] for way in WAYS}
     shares: dict[str, list[float]] = {way: [] for way in WAYS}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
+    used: dict[str, list[float]] = {way: [] for way in WAYS}
     programs, met = [], []
     for seed in range(seeds):
         network = wide_area(seed, links)
@@ -165,9 +172,13 @@ def measure(title: str, links: int, load: float, seeds: int) -> None:
             if listed is not None:
                 pairs = [(group.source, group.destination) for group in groups]
                 arguments["tunnels"] = cheapest_tunnels(network, pairs, listed)
-            began = perf_counter()
-            allocation = allocate(network, groups, **arguments)
-            times[way].append(perf_counter() - began)
+            took_s = []
+            for _ in range(REPETITIONS):
+                began = process_time()
+                allocation = allocate(network, groups, **arguments)
+                took_s.append(process_time() - began)
+            times[way].append(min(took_s))
+            used[way].append(fmean(sum(each.split > 0 for each in group.tunnels) for group in allocation.groups))
             fair[way].append(allocation.rate_bps / best.fair_bps)
             full[way].append(allocation.rate_bps / best.fullest_bps)
             smallest = min(group.fair_share for group in allocation.groups)
@@ -176,23 +187,27 @@ def measure(title: str, links: int, load: float, seeds: int) -> None:
         f"\n{title}, {seeds} networks; the linear programs meet {fmean(met):.0%} of the demand"
         f" and take {fmean(programs):.1f} s"
     )
-    print(f"  {'mean (least)':24}{'of fair LP':>18}{'of fullest LP':>18}{'smallest share':>18}{'ms (most)':>18}")
+    print(
+        f"  {'mean (least)':24}{'of fair LP':>18}{'of fullest LP':>18}{'smallest share':>18}{'tunnels':>9}"
+        f"{'ms (most)':>14}"
+    )
     for way in WAYS:
         cells = "".join(
             f"{f'{fmean(values):.1%} ({min(values):.1%})':>18}" for values in (fair[way], full[way], shares[way])
         )
-        print(f"  {way:24}{cells}{f'{fmean(times[way]) * 1e3:.0f} ({max(times[way]) * 1e3:.0f})':>18}")
-    slowest = max(times["4 tunnels"])
-    print(f"  {'within' if slowest <= TIME_LIMIT_S else 'OVER'} {TIME_LIMIT_S} s per allocation of 4 tunnels")
+        took = f"{fmean(times[way]) * 1e3:.0f} ({max(times[way]) * 1e3:.0f})"
+        print(f"  {way:24}{cells}{fmean(used[way]):>9.2f}{took:>14}")
+    slowest = max(took_s for each in times.values() for took_s in each)
+    print(f"  {'within' if slowest <= TIME_LIMIT_S else 'OVER'} {TIME_LIMIT_S} s per allocation")
 
 
 def measure_many_groups() -> None:
     network = wide_area(0, 23)
     groups = traffic(0, network, 0.2, services=11)
-    began = perf_counter()
+    began = process_time()
     allocate(network, groups)
     print(
-        f"\n{len(groups)} flow groups, 4 tunnels: {(perf_counter() - began) * 1e3:.0f} ms (the paper: 2,700 in 300 ms)"
+        f"\n{len(groups)} flow groups, 4 tunnels: {(process_time() - began) * 1e3:.0f} ms (the paper: 2,700 in 300 ms)"
     )
 
 

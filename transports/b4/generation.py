@@ -2,17 +2,24 @@
 
 Jain et al., SIGCOMM 2013, §4.3: all groups are filled together on their preferred tunnels; when an edge is full, the
 tunnels across it freeze and their groups go on to the next one.
+
+That greed has a price: a group that has another way takes the cheapest edge from one that has none. Not in the paper:
+the generation can be repeated, each time with the edges costlier that have been bottlenecks (`generate_fairest`).
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Protocol
 
 from transports.b4.bandwidth import BandwidthFunction
 from transports.b4.filling import TOLERANCE, Filling, Usage
 from transports.b4.network import Network
-from transports.b4.quantise import spread
+from transports.b4.quantise import SAME_FAIRNESS, spread
 from transports.b4.tunnels import Route, Tunnel, TunnelTable, cheapest_routes_from, first_open, route_of, tunnel_of
+
+MOST_ROUNDS = 100
+"""Of `generate_fairest`: costs may double in each, and hardly any network gains by more than ten."""
 
 
 class Preference(Protocol):
@@ -47,6 +54,18 @@ class Search:
     def tunnel(self, group: int, route: Route) -> Tunnel:
         """Return the tunnel along a route."""
         return tunnel_of(self._network, route)
+
+    def shunning(self, bottlenecks: Sequence[tuple[int, float]]) -> "Search":
+        """Return a search to which bottlenecks cost more: the first of them twice as much.
+
+        bottlenecks: edges and the fair shares at which they were full, ascending, as `Filling` has them. The higher the
+        share, the less is added, in inverse proportion.
+        """
+        edges = list(self._network.edges)
+        for edge, share in bottlenecks:
+            more = bottlenecks[0][1] / share if share else 1.0
+            edges[edge] = replace(edges[edge], cost=edges[edge].cost * (1 + more))
+        return Search(replace(self._network, edges=tuple(edges)), self._pairs)
 
 
 class Listed:
@@ -133,6 +152,36 @@ def generate(
         if len(own) > limit
     }
     return fill(limit, only)
+
+
+def generate_fairest(
+    capacities_bps: Sequence[float],
+    functions: Sequence[BandwidthFunction],
+    search: Search,
+    *,
+    limit: int | None,
+    closed: Set[int],
+    rounds: int,
+) -> Generation:
+    """Return the most max-min fair of so many generations, in each of which earlier bottlenecks cost more."""
+    best = latest = generate(capacities_bps, functions, search, limit=limit, closed=closed)
+    for _ in range(1, rounds):
+        if all(share == inf for share in best.filling.fair_shares):
+            break
+        search = search.shunning(latest.filling.bottlenecks)
+        latest = generate(capacities_bps, functions, search, limit=limit, closed=closed)
+        if _is_fairer(latest.filling, best.filling):
+            best = latest
+    return best
+
+
+def _is_fairer(one: Filling, other: Filling) -> bool:
+    """Compare the fair shares of all groups in ascending order, lexicographically (the paper's footnote 1)."""
+    ascending = [sorted(inf if share is None else share for share in each.fair_shares) for each in (one, other)]
+    for ours, theirs in zip(ascending[0], ascending[1], strict=True):
+        if ours != theirs and abs(ours - theirs) > SAME_FAIRNESS * min(ours, theirs):
+            return ours > theirs
+    return False
 
 
 def _most_useful(routes: Sequence[Route], rates: Sequence[float], limit: int) -> list[Route]:

@@ -17,7 +17,7 @@ from math import floor, inf
 
 from transports.b4.bandwidth import BandwidthFunction
 from transports.b4.filling import TOLERANCE, Filling, Usage
-from transports.b4.tunnels import Route, first_open
+from transports.b4.tunnels import Route
 from wan.checks import check_positive
 
 MOST_STAGES = 8
@@ -63,7 +63,7 @@ class Quantiser:
         self._closed = full
         self._fixed = [len(own) < 2 for own in routes]
         self._at_hand = -1
-        self._alone = {route: spread([route], [1.0]) for own in routes for route in own}
+        self._alone = [[(route, spread([route], [1.0])) for route in own] for own in routes]
         usages = [spread(own[:1], [1.0]) if own else None for own in routes]
         self._stages = [Filling(capacities_bps, functions, usages, self._advance, full=full)]
         """Fillings that have got so far, in ascending order, with the splits that are decided as if from the start."""
@@ -72,8 +72,7 @@ class Quantiser:
         """Let the groups that have not had their turn go on to another tunnel."""
         if self._fixed[moved] or moved == self._at_hand:
             return None
-        route = first_open(self._routes[moved], full)
-        return None if route is None else self._alone[route]
+        return next((usage for route, usage in self._alone[moved] if full.isdisjoint(route)), None)
 
     def splits(self) -> list[list[float]]:
         """Return the quantised splits of every group; they sum to 1 unless the group has no tunnel."""

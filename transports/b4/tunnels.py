@@ -121,16 +121,22 @@ def first_open(routes: Iterable[Route], full: Set[int]) -> Route | None:
 def cheapest_routes_from(network: Network, source: str, avoiding: Collection[int]) -> dict[str, Route]:
     """Return the cheapest route to each site that can be reached without the edges to avoid (Dijkstra)."""
     found: dict[str, Route] = {}
+    least: dict[str, tuple[float, int]] = {}  # cost and hops of what is in the heap
     heap: list[tuple[float, int, Route, str]] = [(0.0, 0, (), source)]
+    edges = network.edges
     while heap:
         cost, hops, route, site = heappop(heap)
         if site in found:
             continue
         found[site] = route
         for index in network.leaving(site):
-            edge = network.edges[index]
-            if index not in avoiding and edge.head not in found:
-                heappush(heap, (cost + edge.cost, hops + 1, (*route, index), edge.head))
+            head = edges[index].head
+            if head in found or index in avoiding:
+                continue
+            rank = cost + edges[index].cost, hops + 1
+            if head not in least or rank <= least[head]:
+                least[head] = rank
+                heappush(heap, (*rank, (*route, index), head))
     return found
 
 
