@@ -43,6 +43,12 @@ class Check:
         error = self.relative_error
         return "ok" if error is not None and abs(error) <= self.figure.tolerance else "off"
 
+    @property
+    def note(self) -> str:
+        """What a reader should know of ours, or why there is none."""
+        known = self.computed.note or self.computed.value is not None
+        return self.computed.note if known else "no formula was found that gives it"
+
 
 def check_all(references: Iterable[Reference], computations: Mapping[str, Any] = FIGURES) -> list[Check]:
     """Return each figure of each reference beside what the computation of its name gives, if there is one."""
@@ -76,7 +82,7 @@ def to_document(checks: Sequence[Check]) -> dict[str, object]:
                 "tolerance": check.figure.tolerance,
                 "verdict": check.verdict,
                 "formula": check.computed.how,
-                "note": check.computed.note,
+                "note": check.note,
             }
             for check in checks
         ],
@@ -84,7 +90,7 @@ def to_document(checks: Sequence[Check]) -> dict[str, object]:
 
 
 def to_table(checks: Sequence[Check], *, width: int) -> Group:
-    """Return the table for people: a part for each reference; with formulas where there is room for them."""
+    """Return the table for people: a part for each reference, with formulas where there is room for them."""
     parts: list[Text | Table] = []
     for reference in {check.reference.name: check.reference for check in checks}.values():
         table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
@@ -101,7 +107,13 @@ def to_table(checks: Sequence[Check], *, width: int) -> Group:
         for check in checks:
             if check.reference.name == reference.name:
                 table.add_row(*_cells(check, wide=wide))
+        notes = [
+            Text(f"{check.figure.name}: {check.note}.", style="dim")
+            for check in checks
+            if check.reference.name == reference.name and check.note and not wide
+        ]
         parts += [Text(reference.name, style="bold"), Text(reference.source, style="dim"), Text(), table, Text()]
+        parts += [*notes, Text()] if notes else []
     return Group(*parts, *(Text(line, style="dim") for line in _summary(checks)))
 
 
@@ -117,7 +129,7 @@ def _cells(check: Check, *, wide: bool) -> list[Text]:
     style = _STYLES[check.verdict]
     if not wide:
         return [*figures, Text(check.verdict.partition(",")[0], style=style)]
-    explanation = "; ".join(part for part in (check.computed.how, check.computed.note) if part)
+    explanation = "; ".join(part for part in (check.computed.how, check.note) if part)
     return [
         *figures,
         Text(check.figure.unit),

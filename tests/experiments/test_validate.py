@@ -72,6 +72,18 @@ def test_the_table_has_a_line_for_each_figure(
     assert ["fat_tree_cost_usd", "5e+09", "–", "–"] in [row[:4] for row in rows]
 
 
+@pytest.mark.parametrize("columns", ["80", "250"])
+def test_what_is_missing_and_why_nothing_is_computed_is_said_at_any_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert cli.main(["validate"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "what is missing: how well the pipeline fills, and how the batch grows" in text
+    assert "the published model's shape is not known; hundred-trillion-moe has 0.114" in text
+    assert "no formula was found that gives it" in text
+
+
 def test_a_derived_figure_that_moves_ends_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
