@@ -95,8 +95,11 @@ def _block_failure(search: _Search, code: ErasureCode, blocks: int, k: int, r: i
     return worst
 
 
-def _least_repair(search: _Search, code: ErasureCode, blocks: int) -> Redundancy | None:
-    """Return the fewest repair symbols that do for so many blocks, or the most there can be; None if no such block."""
+def _least_repair(search: _Search, code: ErasureCode, blocks: int, cheapest: Redundancy | None) -> Redundancy | None:
+    """Return the fewest repair symbols that do for so many blocks, or the most there can be.
+
+    None if there is no such block, or if none that does is cheaper than `cheapest`, which does.
+    """
     demand = search.demand
     k = -(-demand.symbols // blocks)
     try:
@@ -104,6 +107,10 @@ def _least_repair(search: _Search, code: ErasureCode, blocks: int) -> Redundancy
     except ValueError:
         return None
     most = min(code.max_repair(k), int(demand.max_overhead * demand.symbols / blocks))
+    if cheapest is not None:
+        most = min(most, -(-cheapest.blocks * cheapest.r // blocks) - 1)
+        if most < 0:
+            return None
 
     def at(r: int) -> Redundancy:
         failure = _block_failure(search, code, blocks, k, r)
@@ -119,6 +126,8 @@ def _least_repair(search: _Search, code: ErasureCode, blocks: int) -> Redundancy
             attained=step <= demand.target,
         )
 
+    if cheapest is not None and not at(most).attained:
+        return None
     low, best, reach = -1, at(0), 1
     while not best.attained and best.r < most:  # double, then halve the interval: small r are cheap to try
         low = best.r
@@ -153,18 +162,20 @@ def choose_redundancy(
     fullest = max(1, MAX_BLOCK_BYTES // demand.symbol_bytes)
     counts = sorted({-(-demand.symbols // k) for k in (fullest, *BLOCK_SYMBOLS) if k <= demand.symbols} | {1})
     search = _Search(demand, channels, weights)
-    found = [
-        option
-        for blocks in counts
-        if max_blocks is None or blocks <= max_blocks
-        for code in codes
-        if (option := _least_repair(search, code, blocks)) is not None
-    ]
+    cheapest: Redundancy | None = None
+    found: list[Redundancy] = []
+    for blocks in counts:
+        if max_blocks is None or blocks <= max_blocks:
+            for code in codes:
+                option = _least_repair(search, code, blocks, cheapest)
+                if option is not None:
+                    found.append(option)
+                    if option.attained:
+                        cheapest = option
+    if cheapest is not None:
+        return cheapest
     if not found:
         raise ValueError(
             f"symbol_bytes: no code has blocks for {demand.symbols} symbols of {demand.symbol_bytes} bytes"
         )
-    good = [option for option in found if option.attained]
-    if good:
-        return min(good, key=lambda option: (option.overhead, option.blocks))
     return min(found, key=lambda option: (option.blocks * option.block_failure, option.overhead, option.blocks))

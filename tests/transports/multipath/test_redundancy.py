@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from transports.multipath.raptor import RAPTORQ
-from transports.multipath.redundancy import MESSAGES_PER_STEP, Demand, choose_redundancy
+from transports.multipath.redundancy import ALL_CODES, MESSAGES_PER_STEP, Demand, choose_redundancy
 from transports.multipath.reed_solomon import REED_SOLOMON
 from transports.multipath.second_trip import any_of, second_trip_probability, split
 from transports.multipath.xor import PARITY
@@ -106,6 +106,33 @@ def test_more_loss_or_a_stricter_target_never_asks_for_less():
         for target in (1e-1, 1e-3, 1e-6)
     ]
     assert all(less < more for less, more in pairwise(targets))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 3_000_000),
+    st.sampled_from([1e-5, 1e-3, 2e-2]),
+    st.sampled_from([1.0, 5.0]),
+    st.sampled_from([1e-6, 1e-2, 0.5]),
+)
+def test_nothing_that_could_be_chosen_is_cheaper(message_bytes, loss, burst, target):
+    """Each code by itself, and so few blocks that others do not come into question, is one of the choices."""
+    demand = Demand(message_bytes=message_bytes, symbol_bytes=1400, target=target)
+    channel = (
+        Bernoulli(probability=loss)
+        if burst == 1
+        else GilbertElliott.from_means(mean_loss=loss, mean_burst_packets=burst)
+    )
+    chosen = choose_redundancy(demand, (channel,) * 4, EQUAL)
+    for code in ALL_CODES:
+        for max_blocks in (1, 2, 5, 12, 40, 200, None):
+            try:
+                other = choose_redundancy(demand, (channel,) * 4, EQUAL, (code,), max_blocks)
+            except ValueError:
+                continue  # no block of this code is so long
+            assert chosen.attained or not other.attained
+            assert not other.attained or (chosen.overhead, chosen.blocks) <= (other.overhead, other.blocks)
+            assert chosen.attained or chosen.blocks * chosen.block_failure <= other.blocks * other.block_failure
 
 
 def test_what_is_chosen_meets_its_target_when_steps_are_drawn():
