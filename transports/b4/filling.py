@@ -177,7 +177,7 @@ class Filling:
             self._settle(edge, self._now)
             self._loads[edge] += more * received
             if rises:
-                self._steepen(edge, more * rising)
+                self._slopes[edge] += more * rising
                 if (edge in before) != (edge in after):
                     self._members[edge] ^= 1 << group
         self._usages[group] = usage
@@ -213,22 +213,22 @@ class Filling:
         not_before, nearly, slopes = self._not_before, self._nearly, self._slopes
         loads, settled_at = self._loads, self._settled_at
         while True:
-            soonest = self._soonest = min(not_before)
-            if soonest >= limit:
+            if self._soonest >= limit:
                 return inf, set()
-            edge = not_before.index(soonest)
-            if slopes[edge] <= 0:
+            edge = not_before.index(self._soonest)
+            if slopes[edge] > 0:
+                nearly_at = settled_at[edge] + (nearly[edge] - loads[edge]) / slopes[edge]
+                if nearly_at <= self._soonest:
+                    break
+                not_before[edge] = nearly_at
+            else:
                 self._await_company(edge)
-                continue
-            nearly_at = settled_at[edge] + (nearly[edge] - loads[edge]) / slopes[edge]
-            if nearly_at <= soonest:
-                break
-            not_before[edge] = nearly_at
+            self._soonest = min(not_before)
         latest = self._full_at(edge) * (1 + SAME_SHARE)
         near: dict[int, float] = {}
-        while min(not_before) <= latest:
-            edge = not_before.index(min(not_before))
-            near[edge], not_before[edge] = not_before[edge], inf
+        while (bound := min(not_before)) <= latest:
+            edge = not_before.index(bound)
+            near[edge], not_before[edge] = bound, inf
         for edge, bound in near.items():
             not_before[edge] = bound
         full_at, first = min((self._full_at(edge), edge) for edge in near)
@@ -318,21 +318,14 @@ class Filling:
     def _join(self, group: int, usage: Usage, share: float) -> None:
         self._usages[group] = usage
         self.turns[group] += (share,)
-        rising, slopes, coarse, members, bit = (
-            self._rising[group], self._slopes, self._coarse, self._members, 1 << group
-        )  # fmt: skip
+        rising, slopes, members, bit = self._rising[group], self._slopes, self._members, 1 << group
         for edge, fraction in usage:
             members[edge] |= bit
-            slopes[edge] = slope = slopes[edge] + fraction * rising
-            coarse[edge] = max(coarse[edge], slope * DIGITS_KEPT)
+            slopes[edge] += fraction * rising
 
     def _settle(self, edge: int, share: float) -> None:
         self._loads[edge] += self._slopes[edge] * (share - self._settled_at[edge])
         self._settled_at[edge] = share
-
-    def _steepen(self, edge: int, by: float) -> None:
-        self._slopes[edge] += by
-        self._coarse[edge] = max(self._coarse[edge], self._slopes[edge] * DIGITS_KEPT)
 
     def _sum_slope(self, edge: int) -> None:
         parts = [dict(self._usages[group])[edge] * self._rising[group] for group in _bits_of(self._members[edge])]
@@ -342,11 +335,14 @@ class Filling:
 
     def _expect(self, edges: Collection[int]) -> None:
         """Work out anew when these edges, whose loads or members have changed, may be full."""
-        slopes, not_before = self._slopes, self._not_before
+        slopes, coarse, not_before = self._slopes, self._coarse, self._not_before
         for edge in edges:
-            if slopes[edge] < self._coarse[edge]:
-                self._sum_slope(edge)
             slope = slopes[edge]
+            if slope < coarse[edge]:
+                self._sum_slope(edge)
+                slope = slopes[edge]
+            elif slope * DIGITS_KEPT > coarse[edge]:
+                coarse[edge] = slope * DIGITS_KEPT
             if slope > 0:
                 not_before[edge] = self._settled_at[edge] + (self._nearly[edge] - self._loads[edge]) / slope
             else:
