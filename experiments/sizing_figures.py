@@ -16,6 +16,7 @@ from experiments.extrapolation.sizing import Question, at, gradient_exposed_s, l
 from experiments.extrapolation.stages import gradient_stages
 from experiments.extrapolation.tails import Array, TailModel
 from experiments.extrapolation.tails_pointwise import PointwiseModel
+from experiments.extrapolation.tails_window import Tcp
 from experiments.pictures import EXPOSED, STAGES
 from experiments.plot import STYLE, Look, save_picture, short_probability
 from transports.registry import Registry, UnknownTransportError
@@ -26,6 +27,7 @@ TAIL_LOSSES = (1e-10, 1e-1)
 RTTS_MS = (2.0, 120.0)
 RATES_BPS = (1e9, 1e12)
 POINTS, POINTWISE_POINTS = 121, 13
+TCP_FLOWS = 1024  # a line in a picture needs fewer than a figure
 _UNKNOWN = ("#882255", "#117733", "#999933", "#332288")
 _UNKNOWN_MARKERS = ("P", "*", "h", "d")
 _COVER = "#444444"
@@ -54,6 +56,7 @@ def draw_sizing(
     target: the share aimed at; None: that of a step whose gradients are hidden.
     """
     named = looks([model.name for model in models], registry)
+    models = [replace(model, samples=TCP_FLOWS) if isinstance(model, Tcp) else model for model in models]
     with mpl.rc_context(STYLE):
         return [
             save_picture(_exposed(question, models, target, named), directory / EXPOSED),

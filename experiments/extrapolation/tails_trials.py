@@ -5,17 +5,23 @@ follow a transport's rules for each lost packet, but know no frames, timers' gra
 path without other traffic; losses are independent. `rng` is the caller's, so the same seed gives the same figures.
 """
 
+from dataclasses import replace
+from math import ceil
+
 import numpy as np
 import numpy.typing as npt
 
-from experiments.extrapolation.tails import Array, Crossing
+from experiments.extrapolation.tails import Array, Crossing, TailModel
+from experiments.extrapolation.tails_coded import Coded
 from experiments.extrapolation.tails_gobackn import GoBackN, stall_s
 from experiments.extrapolation.tails_paced import FecBlocks, SelectiveRepeat
+from experiments.extrapolation.tails_window import Tcp
 
 Places = npt.NDArray[np.int64]
 
 MOST_AT_ONCE = 4_000_000  # losses that are held in memory together
 MOST_ATTEMPTS = 200
+TIME_APART, TAIL_APART = 0.05, 0.25  # by how much a model's quantile, or its tail's probability, may be off
 
 
 def lost_positions(rng: np.random.Generator, loss: float, packets: int, trials: int) -> tuple[Places, Places]:
@@ -129,3 +135,42 @@ def go_back_n_trials(model: GoBackN, crossing: Crossing, trials: int, rng: np.ra
         rewound[alive] = here
         at[alive] += 1
     return time
+
+
+def trials(model: TailModel, crossing: Crossing, messages: int, rng: np.random.Generator) -> Array:
+    """Return the completion of `messages` messages whose losses are drawn one by one; `crossing` has scalars only.
+
+    Raises TypeError for a model of another kind than those of `tails_models`.
+    """
+    match model:
+        case Tcp():
+            return model.trials(crossing, messages, rng)
+        case GoBackN():
+            return go_back_n_trials(model, crossing, messages, rng)
+        case Coded():
+            count = int(crossing.packets(model.header_bytes))
+            lost = rng.negative_binomial(count, 1 - float(crossing.loss), size=messages)
+            clean_s = float(model.quantile_s(replace(crossing, loss=0.0), 0.0))
+            return np.asarray(clean_s + lost * float(crossing.packet_s()), dtype=float)
+        case SelectiveRepeat():
+            return selective_repeat_trials(model, crossing, messages, rng)
+    raise TypeError(f"{model.name} has no trials")
+
+
+def quantile(values: Array, share: float) -> float:
+    """Return the nearest-rank quantile."""
+    return float(np.sort(values)[ceil(share * len(values) - 1e-9) - 1])
+
+
+def agrees(model: TailModel, crossing: Crossing, values: Array, share: float) -> bool:
+    """Tell whether a model's quantile is within 5 % of a sample's or, where they straddle a step, its tail within 25 %.
+
+    The probability to be later than half-way between the two is compared; 3 standard errors are the sample's own.
+    """
+    ours, theirs = float(model.quantile_s(crossing, np.log(share))), quantile(values, share)
+    if abs(ours / theirs - 1) <= TIME_APART:
+        return True
+    between = (ours + theirs) / 2
+    later, share_later = -np.expm1(float(model.log_cdf(crossing, between))), float(np.mean(values > between))
+    noise = 3 * np.sqrt(max(share_later, 1 / len(values)) / len(values))
+    return bool(abs(later - share_later) <= TAIL_APART * max(later, share_later) + noise)

@@ -27,8 +27,10 @@ Places = npt.NDArray[np.int64]
 MOST_EXACT = 24.0  # expected losses up to which their number is told apart
 LEAST_WEIGHT = 1e-13  # what is less likely than that is left out
 LEAST_FLOWS = 4  # that stand for what is unlikely
+SHORT_PACKETS, LONG_FLOWS = 2000, 2048  # up to which a message gets all flows, and what the longest get
+MOMENTS_FLOWS = 1024  # whose three moments stand for a message with many losses
 TAILS_WEIGHT = 0.4  # exponent of a probability by which flows are given to it
-LEAST_WARM_UP, MOST_WARM_UP = 2, 20  # messages before the one that counts, of a connection that is settled
+LEAST_WARM_UP, MOST_WARM_UP = 1, 20  # messages before the one that counts, of a connection that is settled
 SETTLED_LOSSES = 8.0  # in the course of which a connection forgets how it began
 AFTER_PROBE = 12  # messages that a probe's window is told apart for
 FARTHEST, NODES = 8.2, 400  # standard deviations that a sum over many losses is followed, in as many steps
@@ -129,7 +131,7 @@ class Tcp(PointwiseModel):
         if packets * loss <= MOST_EXACT:
             times_s, shares = self._by_count(crossing, rng)
         else:
-            flows, _ = self.start(crossing, self.samples, rng)
+            flows, _ = self.start(crossing, min(self.samples, MOMENTS_FLOWS), rng)
             times_s, shares = _of_moments(send(flows, random_gaps(loss, rng), spared=True))
         delays_s, odds = self._silences(crossing)
         return from_atoms((times_s[:, None] + delays_s).ravel(), (shares[:, None] * odds).ravel())
@@ -170,15 +172,17 @@ class Tcp(PointwiseModel):
         cells = np.outer(rare, weights).ravel()
         cells[cells < LEAST_WEIGHT] = 0.0
         parts = cells**TAILS_WEIGHT  # more for what is rare than it weighs: that is where tails are
-        sizes = np.where(cells > 0, np.maximum(self.samples * parts / parts.sum(), LEAST_FLOWS).round(), 0).astype(int)
+        # a long message has fewer steps, and takes more rounds to follow
+        flows = max(self.samples * min(sqrt(SHORT_PACKETS / packets), 1.0), min(self.samples, LONG_FLOWS))
+        sizes = np.where(cells > 0, np.maximum(flows * parts / parts.sum(), LEAST_FLOWS).round(), 0).astype(int)
         lost = np.repeat(np.tile(counts, told + 1), sizes)
         order = np.concatenate([np.arange(size) for size in sizes])
         since = np.repeat(np.repeat(ages, len(counts)), sizes) if told else None
-        flows, heavy = self.start(crossing, len(lost), rng, since)
+        begun, heavy = self.start(crossing, len(lost), rng, since)
         gaps = _placed(lost, (order + rng.random(len(lost))) / np.repeat(sizes, sizes), length, rng)
         cell = np.repeat(np.arange(len(sizes)), sizes)
         shares = cells[cell] * heavy / np.bincount(cell, heavy)[cell]
-        return send(flows, gaps, spared=True), shares / shares.sum()
+        return send(begun, gaps, spared=True), shares / shares.sum()
 
 
 class _Losses:

@@ -3,11 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crossings import agrees, quantile, trials
+from crossings import trials
 from experiments.deployment import load_deployment
 from experiments.extrapolation.slowest import Fleet, messages_in, slowest_mean_s, slowest_of, slowest_s
 from experiments.extrapolation.tails import Crossing
 from experiments.extrapolation.tails_models import B4, MODELS, RDMA_SR, RENO
+from experiments.extrapolation.tails_trials import agrees, quantile
 
 SHARD = Crossing(payload_bytes=57.13e6, rate_bps=20e9, rtt_s=0.06, loss=1e-5)
 PAPER = load_deployment("hundred-trillion", None)
