@@ -119,7 +119,8 @@ def size_measured(question: Question, directory: Path, names: Sequence[str] | No
                     f"--transport: {shown(name)} is not among the results; there are {', '.join(results)}"
                 )
             try:
-                fitted = fit(measure(store, results[name]), model_of(name))
+                model = model_of(name)
+                fitted = fit(measure(store, results[name]), model)
             except (TooFewError, ValueError) as error:
                 rows.append(_refused(name, str(error)))
                 continue

@@ -44,7 +44,8 @@ def at_scale(
         if result.status not in ("ok", "degraded"):
             continue
         try:
-            fitted = fit(measure(store, result), model_of(result.name))
+            model = model_of(result.name)
+            fitted = fit(measure(store, result), model)
             times_s = slowest_interval_s(fitted, deployment.messages_per_step)
         except ValueError as error:  # no model, or too few runs
             refused[result.name] = str(error)

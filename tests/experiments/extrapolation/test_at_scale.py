@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from experiments.cli import main
+from experiments.compare import Comparison, TransportResult
 from experiments.deployment import load_deployment
 from experiments.extrapolation.assumptions import Assumptions
+from experiments.extrapolation.at_scale import at_scale
 from experiments.extrapolation.exposure import exposed_gradient_s
+from experiments.store import Store
 
 SMALL = ["--set", "allreduce.array='64 KiB'", "--seeds", "3", "--iterations", "5"]
 
@@ -44,3 +47,14 @@ def test_a_few_messages_say_nothing_and_the_table_says_so(tmp_path: Path, capsys
     assert main(["compare", "--out", str(tmp_path), *arguments]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "nothing can be said of b4: 2 messages after the first iteration are fewer than 20" in text
+
+
+def test_a_transport_without_a_model_is_told_so_before_its_runs_are_looked_at(tmp_path: Path) -> None:
+    result = TransportResult(name="kernel-bbr", status="ok", reason="", keys=(), iterations=(), flows=())
+    runs = Comparison(
+        scenario="s", backend="netns", scale=1.0, bound_s=1.0, local_s=None, array_note="", transports=(result,)
+    )
+    with Store(tmp_path) as store:
+        found, refused = at_scale(store, runs, load_deployment("hundred-trillion", None), trips=1)
+    assert found == {}
+    assert refused["kernel-bbr"].startswith("it has no model of its tail: BBR's rate follows its own measurements")
