@@ -18,14 +18,17 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SUITE = "bookworm"
 PYTHON = "3.11"  # the suite's
-WHEELS = "/opt/wheels"  # in the guest
+WHEELS, FONTS = "/opt/wheels", "/opt/matplotlib"  # in the guest; FONTS is where matplotlib keeps what fonts it found
 INIT = "/sbin/guest-init"
 BOOT_PACKAGES = ("linux-image-amd64", "initramfs-tools", "zstd")  # the cloud kernel has no 9p
 MODULES = ("virtio_pci", "virtio_blk", "squashfs", "overlay", "9p", "9pnet_virtio")
-NEEDED_BYTES = 3 << 30  # while it is made; 250 MB are left
+NEEDED_BYTES = 3 << 30  # while it is made; 150 MB are left
 TOOLS = {"mmdebstrap": "mmdebstrap", "tar2sqfs": "squashfs-tools-ng", "qemu-system-x86_64": "qemu-system-x86"}
-EXTRAS = ("pytest>=8.0",)  # so that the tests can run inside
+EXTRAS = ("pytest>=8.0", "setuptools>=77")  # so that tests, and what provision.sh installs, need no network inside
 _UNWANTED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/var/cache/apt/*")
+_UNWANTED += ("/lib/modules/*/kernel/drivers/*", "/lib/modules/*/kernel/sound/*")  # most of the kernel, for no device
+_WANTED = tuple(f"/lib/modules/*/kernel/drivers/{name}" for name in ("virtio/*", "block/virtio_blk.ko"))
+_WANTED += tuple(f"/lib/modules/*/kernel/drivers/net/{name}.ko" for name in ("veth", "ifb", "tun", "dummy", "vrf"))
 
 
 class GuestError(Exception):
@@ -119,6 +122,7 @@ def _make(made: Path, scratch: Path, time_limit_s: float) -> None:
             *("mmdebstrap", "--variant=minbase", "--aptopt=APT::Install-Recommends false"),
             f"--include={','.join((*packages(), *BOOT_PACKAGES))}",
             *(f"--dpkgopt=path-exclude={pattern}" for pattern in _UNWANTED),
+            *(f"--dpkgopt=path-include={pattern}" for pattern in _WANTED),
             # A small initial RAM disk: it is unpacked at every boot, by an emulated processor.
             '--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"',
             "--essential-hook=printf 'MODULES=list\\n' > \"$1/etc/initramfs-tools/conf.d/guest\"",
@@ -127,6 +131,8 @@ def _make(made: Path, scratch: Path, time_limit_s: float) -> None:
             f'--customize-hook=mkdir -p "$1{WHEELS}"',
             f"--customize-hook=sync-in {stage} {WHEELS}",
             f'--customize-hook=chroot "$1" python3 -m compileall -q -j 0 {WHEELS}',
+            f'--customize-hook=chroot "$1" env PYTHONPATH={WHEELS} MPLCONFIGDIR={FONTS} '
+            'python3 -c "import matplotlib.font_manager"',
             f"--customize-hook=upload {HERE / 'guest-init'} {INIT}",
             f'--customize-hook=chmod 755 "$1{INIT}"',
             '--customize-hook=mkdir -p "$1/repo" "$1/results" "$1/control" "$1/scratch"',
@@ -137,7 +143,8 @@ def _make(made: Path, scratch: Path, time_limit_s: float) -> None:
         time_limit_s,
     )
     with archive.open("rb") as source:
-        _run(["tar2sqfs", "--quiet", "--compressor", "zstd", str(made / "root.squashfs")], time_limit_s, source)
+        squash = ("tar2sqfs", "--quiet", "--compressor", "zstd", "--comp-extra", "level=3")
+        _run([*squash, str(made / "root.squashfs")], time_limit_s, source)
     for name in ("vmlinuz", "initrd.img"):
         found = sorted((scratch / "boot").glob(f"{name}-*"))
         if not found:
