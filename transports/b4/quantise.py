@@ -198,16 +198,18 @@ class _Runner:
         return inf if self.ended else self._filling.now
 
     def catch_up(self, share: float) -> "list[_Runner]":
-        """Go on to where a group gets stuck, or past this fair share; return those who go their own way from here."""
-        while not self.stuck_at and not self.ended and self._filling.now <= share:
-            stuck = next(self._run, None)
-            if stuck is not None:
-                self.stuck_at += stuck
-            elif self._unlike.isdisjoint(self._filling.stopped_by):
-                self.ended = True
-            else:
-                return [self._part(min(self._unlike & self._filling.stopped_by))]
-        return []
+        """Go on to the next full edge, and further until a group gets stuck or this fair share is passed.
+
+        Returns those who go their own way from here.
+        """
+        for stuck in self._run:
+            self.stuck_at += stuck
+            if self.stuck_at or self._filling.now > share:
+                return []
+        if self._unlike.isdisjoint(self._filling.stopped_by):
+            self.ended = True
+            return []
+        return [self._part(min(self._unlike & self._filling.stopped_by))]
 
     def _part(self, edge: int) -> "_Runner":
         """Keep the candidates that put the most on an edge, and return a runner of the others."""

@@ -163,10 +163,35 @@ def test_with_listed_tunnels_it_is_the_filling_along_the_list(
 def test_quantised_splits_are_those_of_an_exact_greedy_search(
     network: Network, groups: list[FlowGroup], quanta: int
 ) -> None:
+    check_quantised(network, groups, quanta)
+
+
+def check_quantised(network: Network, groups: list[FlowGroup], quanta: int) -> None:
     splits = quantise_exactly(capacities(network), fractions(groups), paths_of(network, groups), quanta)
     allocation = allocate(network, groups, tunnels_per_group=None, quantum=1 / quanta)
     found = [[share.split for share in group.tunnels] for group in allocation.groups]
     assert found == [pytest.approx([float(part) for part in own]) for own in splits]
+
+
+def test_candidates_that_are_level_but_for_rounding_do_not_wait_for_each_other() -> None:
+    links = [("CA", 20, 1), ("DB", 5, 4), ("AC", 12, 2), ("CB", 1, 5), ("AB", 14, 5), ("AC", 3, 5), ("CD", 2, 1)]
+    edges = tuple(
+        Edge(link=f"l{index}", tail=ends[0], head=ends[1], capacity_bps=gbps * G, cost=cost)
+        for index, (ends, gbps, cost) in enumerate(links)
+    )
+    wants = {"AC": ((10, 26), (0.5, 2)), "CD": ((0.5, 2),), "CB": ((1, 5), (2, 17))}
+    groups = [
+        FlowGroup(
+            source=source,
+            destination=destination,
+            applications=tuple(
+                Application(name=str(index), weight=weight, demand_bps=gbps * G)
+                for index, (weight, gbps) in enumerate(own)
+            ),
+        )
+        for (source, destination), own in wants.items()
+    ]
+    check_quantised(Network(sites=tuple("ABCD"), edges=edges), groups, 3)
 
 
 @settings(max_examples=150, deadline=None)
