@@ -113,7 +113,7 @@ def test_trials_agree_with_the_simulator(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["adaptive", "b4", "rdma-sr", "rdma-gbn", "reno", "cubic"])
-@pytest.mark.parametrize("loss", [1e-4, 1e-3])
+@pytest.mark.parametrize("loss", [1e-4, 1e-3, 1e-2])
 def test_trials_agree_with_two_thousand_messages_of_the_simulator(name: str, loss: float) -> None:
     compare_with_simulator(name, replace(COAST, payload_bytes=14e6, loss=loss), runs=5, iterations=25)
 
