@@ -123,7 +123,7 @@ def _job(argv: Sequence[str]) -> str:
 
 
 def _command(guest: Guest, booted: Image, way: str, *, control: Path, console: Path) -> list[str]:
-    kernel_words = "console=ttyS0 quiet panic=-1 mitigations=off root=/dev/vda rootfstype=squashfs ro init=/sbin/guest-init"
+    kernel_words = "console=ttyS0 quiet panic=-1 root=/dev/vda rootfstype=squashfs ro init=/sbin/guest-init"
     shares = {"repo": (REPOSITORY, True), "results": (guest.results, False), "control": (control, False)}
     return [
         "qemu-system-x86_64",
