@@ -1,6 +1,6 @@
 """Congestion controllers where one acknowledgement tells of many packets."""
 
-from transports.congestion.adaptive import Adaptive, Mode
+from transports.congestion.adaptive import FREE_ROUNDS, Adaptive, Mode
 from transports.congestion.base import Ack
 from transports.congestion.cubic import Cubic
 from transports.congestion.hystart import HyStart
@@ -36,10 +36,16 @@ class QuicAdaptive(Adaptive):
     def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10, headroom: float = 0.02) -> None:
         super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments, headroom=headroom)
         self._flight = BestFlight()
+        self._proven_bps: float | None = None  # the rate before probes found more, until rounds without a queue follow
 
     def on_ack(self, ack: Ack) -> None:
         """Take one acknowledgement."""
+        before_bps = self.learned_rate_bps if self.mode is Mode.CRUISE else None
         super().on_ack(ack)
+        if before_bps is not None and self.mode is Mode.CRUISE and (self.learned_rate_bps or 0.0) > before_bps:
+            self._doubt(before_bps, ack.now)
+        elif self._free_rounds >= FREE_ROUNDS:
+            self._proven_bps = None
         if self.mode is not Mode.STARTUP:
             return
         if ack.cwnd_limited:
@@ -47,6 +53,26 @@ class QuicAdaptive(Adaptive):
         if self._flight.rate_bps is not None:
             self._flight.rate_bps = max(self._flight.rate_bps, self._round.best_bps, self._last_best_bps)
             self.pacing_rate_bps = STARTUP_PACE * self._flight.rate_bps
+
+    def _doubt(self, before_bps: float, now: float) -> None:
+        """Take what a probe has found for true until a queue shows that it is not; beside a queue, do not at all."""
+        if self._queue.now_s <= self._own_queue_s():
+            self._proven_bps = self._proven_bps or before_bps
+            self._free_rounds = 0
+        else:
+            self._settle(before_bps, now)
+
+    def _begin_competing(self, now: float) -> None:
+        """Go back to what was proven, if the queue may be due to a rate that a probe has only seemed to find.
+
+        Acknowledgements that come in trains, or wait behind the data of the other direction, can show too much.
+        """
+        proven_bps, self._proven_bps = self._proven_bps, None
+        if proven_bps is None or self._occupied_rounds < 2:  # or the queue has overflowed
+            super()._begin_competing(now)
+        else:
+            self._occupied_rounds = 0
+            self._settle(proven_bps, now)
 
     @property
     def starting(self) -> bool:
