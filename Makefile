@@ -5,6 +5,7 @@ VENV ?= .venv
 JOBS ?= auto
 ARGS ?=
 VM_TIME_LIMIT ?= 900
+VM_TESTS_TIME_LIMIT ?= 1500
 BENCHMARKS ?= $(wildcard benchmarks/*.py)
 
 BIN := $(VENV)/bin
@@ -15,7 +16,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help compare figures check test lint types imports unit test-slow test-long test-root test-root-slow bench format clean
+.PHONY: help compare figures vm-compare check test lint types imports unit test-slow test-long test-root test-root-slow test-vm \
+    bench format clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -62,8 +64,9 @@ test-root-slow: $(VENV)/.installed-dev ## those of them that take minutes
 
 test-vm: $(VENV)/.installed-dev ## the tests of the guest under QEMU, and those that need Mininet and netem, inside it
 	$(PYTEST) -m vm tests/vagrant $(ARGS)
-	$(BIN)/python vagrant/guest.py --time-limit $(VM_TIME_LIMIT) -- \
-	    python3 -m pytest -p no:cacheprovider -m 'vm or root' tests/emulation/test_mininet.py \
+	$(BIN)/python vagrant/guest.py --time-limit $(VM_TESTS_TIME_LIMIT) -- \
+	    python3 -m pytest -p no:cacheprovider -m 'vm or root' \
+	    tests/emulation/test_mininet.py tests/emulation/test_middles.py \
 	    tests/emulation/test_probe.py::test_netem_impairs_as_specified_or_says_that_the_kernel_has_none $(ARGS)
 
 bench: $(VENV)/.installed-dev ## run the benchmarks and print their figures
