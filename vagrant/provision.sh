@@ -26,6 +26,7 @@ fi
 [ "$(readlink /usr/local/bin/bicoastal)" = "$environment/bin/bicoastal" ] ||
     ln -sf "$environment/bin/bicoastal" /usr/local/bin/bicoastal
 
+mkdir -p /etc/sysctl.d /etc/modules-load.d
 settings=/etc/sysctl.d/60-bicoastal.conf
 wanted_settings='net.core.netdev_max_backlog = 10000'
 if [ ! -f "$settings" ] || [ "$(cat "$settings")" != "$wanted_settings" ]; then
