@@ -36,7 +36,7 @@ from transports.registry import Registry
 MAX_POINTS = 10_000
 MAX_SEEDS = 100_000
 _MOST_LETTERS = 100
-_SMALL = 0.01  # below which people count the zeros
+_SMALL = 0.01  # up to which people count the zeros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ def value_text(value: bool | int | float | str) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case float() if isfinite(value) and 0 < abs(value) < _SMALL:
+        case float() if isfinite(value) and 0 < abs(value) <= _SMALL:
             return format(Decimal(repr(value)).normalize(), "e")
         case float():
             return repr(value).removesuffix(".0")
