@@ -66,8 +66,8 @@ test-vm: $(VENV)/.installed-dev ## the tests of the guest under QEMU, and those 
 	$(PYTEST) -m vm tests/vagrant $(ARGS)
 	$(BIN)/python vagrant/guest.py --time-limit $(VM_TESTS_TIME_LIMIT) -- \
 	    python3 -m pytest -p no:cacheprovider -m 'vm or root' \
-	    tests/emulation/test_mininet.py tests/emulation/test_middles.py \
-	    tests/emulation/test_probe.py::test_netem_impairs_as_specified_or_says_that_the_kernel_has_none $(ARGS)
+	    tests/emulation/mininet/test_mininet.py tests/emulation/mininet/test_middles.py \
+	    tests/emulation/probing/test_probe.py::test_netem_impairs_as_specified_or_says_that_the_kernel_has_none $(ARGS)
 
 bench: $(VENV)/.installed-dev ## run the benchmarks and print their figures
 	@for benchmark in $(BENCHMARKS); do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done

@@ -11,11 +11,11 @@ import argparse
 import sys
 from contextlib import ExitStack
 
-from emulation import netem
 from emulation.base import UnsupportedError
-from emulation.fidelity import Loaded, measure_loaded
-from emulation.namespaces import TwoCoasts
-from emulation.relay_process import Relays
+from emulation.ground.namespaces import TwoCoasts
+from emulation.probing.fidelity import Loaded, measure_loaded
+from emulation.real import netem
+from emulation.relay.process import Relays
 from wan.loss import Bernoulli
 from wan.topology import LinkSpec, Path, Site, Topology
 from wan.units import parse_probability, parse_rate, parse_time

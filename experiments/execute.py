@@ -7,14 +7,14 @@ import time
 from contextlib import ExitStack, redirect_stdout
 from typing import Any
 
-from emulation import netem
 from emulation.base import UnsupportedError
-from emulation.host import available_congestion_controls, measure_transfer
-from emulation.namespaces import TwoCoasts
-from emulation.probe import probe
-from emulation.programs import LabelledOutput, Program, Stream, run_programs
-from emulation.relay_process import Relays
-from emulation.wiring import CoastOptions
+from emulation.ground.namespaces import TwoCoasts
+from emulation.ground.programs import LabelledOutput, Program, Stream, run_programs
+from emulation.ground.wiring import CoastOptions
+from emulation.probing.host import available_congestion_controls, measure_transfer
+from emulation.probing.probe import probe
+from emulation.real import netem
+from emulation.relay.process import Relays
 from experiments.console import OutputError
 from experiments.overrides import option, parse_override
 from experiments.reading import ScenarioError

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from emulation.base import RunFailedError
-from emulation.ceiling import MachineCeiling, machine_ceiling
-from emulation.cleanup import clean
-from emulation.host import Ceiling, HostFacts, survey
+from emulation.ground.cleanup import clean
+from emulation.probing.ceiling import MachineCeiling, machine_ceiling
+from emulation.probing.host import Ceiling, HostFacts, survey
 from experiments.console import say
 from experiments.documents import say_document
 from experiments.showing import show

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from emulation.coordination import PathEnd
+from emulation.processes.coordination import PathEnd
 from wan.topology import Topology
 
 

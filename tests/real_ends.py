@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from emulation.coordination import PathEnd
 from emulation.driver import APPLICATION, Driver
-from emulation.flow_end import EndContext
+from emulation.ends.flow_end import EndContext
 from emulation.flows import Flow, plan_flows
+from emulation.processes.coordination import PathEnd
 from emulation.realtime import RealClock
 from runs import job, plane, planes, run_spec
 from transports.events import Buffer

@@ -202,7 +202,9 @@ def test_a_relay_that_dies_is_a_failed_run(small: str) -> None:
     ) as process:
         assert process.stdout.readline() == "east | up\n"
         commands = {pid: FilePath(f"/proc/{pid}/cmdline").read_bytes() for pid in ours(mark)}
-        (relay,) = [pid for pid, words in commands.items() if b"emulation.relay" in words and b"enter.py" not in words]
+        (relay,) = [
+            pid for pid, words in commands.items() if b"emulation.relay.program" in words and b"enter.py" not in words
+        ]
         os.kill(relay, signal.SIGKILL)
         assert process.wait(20) == 1
         assert process.stderr.read().endswith("bicoastal: the relay between the coasts has died\n")

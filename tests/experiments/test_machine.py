@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emulation.ceiling import MachineCeiling
-from emulation.host import Ceiling, Fact, HostFacts
-from emulation.identity import Process, RunDirectory, runtime_root
+from emulation.ground.identity import Process, RunDirectory, runtime_root
+from emulation.probing.ceiling import MachineCeiling
+from emulation.probing.host import Ceiling, Fact, HostFacts
 from experiments import cli
 from experiments.machine import ceiling_lines, to_document, to_table
 from processes import FORBIDDEN, as_nobody

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from emulation.cleanup import clean
-from emulation.identity import runtime_root
+from emulation.ground.cleanup import clean
+from emulation.ground.identity import runtime_root
 from experiments.store import FILE_NAME, Store
 from processes import FORBIDDEN, all_gone, as_nobody, new_mark
 
@@ -137,7 +137,7 @@ def test_killed_fifty_times_at_any_moment_it_leaves_nothing(
 
 
 RUN = """
-from emulation.netns import NetnsBackend
+from emulation.real.netns import NetnsBackend
 from emulation.scaled import scaled_run
 from experiments.overrides import parse_override
 from experiments.scenario import load_scenario

@@ -1,0 +1,98 @@
+"""One end of a flow in real time, whatever carries it: our transports over UDP, or a program of its own.
+
+A coast's process makes its ends, opens them, offers messages to them, and hears of what arrives.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from emulation.driver import Driver
+from emulation.flows import Flow
+from emulation.ledger import Tally
+from emulation.processes.coordination import PathEnd
+from emulation.realtime import RealClock
+from emulation.service.link import ServiceLink
+from transports.base import Sample
+from transports.events import Buffer
+from wan.topology import Topology
+
+
+class Listener(Protocol):
+    """Who hears of what happens at an end."""
+
+    def connected(self, flow: str, now: float) -> None:
+        """The sending end is connected."""
+
+    def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
+        """A whole message has arrived at the receiving end."""
+
+    def failed(self, reason: str) -> None:
+        """The end has given up, in one sentence that names it."""
+
+    def noticed(self, source: str, kind: str, detail: str, now: float) -> None:
+        """Something happened that the records are to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndContext:
+    """What an end is made from.
+
+    role: "client", which sends, or "server". ends: of the flow's paths, in their order. port: at both ends, which other
+    flows may use on other addresses. token: eight octets that whoever does not see the run's packets does not know.
+    secret: what nobody knows but the run's processes, never sent over a path. seed: of the run. services: the way to
+    the transport's services, where it has any; clients use it.
+    """
+
+    flow: Flow
+    role: Literal["client", "server"]
+    topology: Topology
+    ends: Sequence[PathEnd]
+    port: int
+    token: bytes
+    secret: bytes = field(repr=False)
+    seed: int
+    marks_bursts: bool
+    driver: Driver
+    clock: RealClock
+    listener: Listener
+    services: ServiceLink | None = None
+
+    @property
+    def site(self) -> str:
+        """Where the end is."""
+        return self.flow.source if self.role == "client" else self.flow.destination
+
+    def added_bytes(self, path: str) -> int:
+        """Return what the world adds to each IP packet on the first link of a path: its framing, and encapsulation."""
+        way = self.topology.paths[path]
+        link = self.topology.links[way.links[0] if way.sites[0] == self.site else way.links[-1]]
+        return link.framing_bytes + way.overhead_bytes
+
+
+class FlowEnd(ABC):
+    """One end of a flow. Made when the run is planned: sockets are bound then, and nothing is sent yet."""
+
+    @abstractmethod
+    def open(self, now: float) -> None:
+        """Begin the handshake."""
+
+    @abstractmethod
+    def send(self, message_id: int, data: memoryview, now: float) -> None:
+        """Offer a message; only the client sends."""
+
+    @abstractmethod
+    def tally(self) -> Tally:
+        """Return what this end has counted since it was made."""
+
+    @abstractmethod
+    def sample(self, now: float) -> Sample:
+        """Return the present point of the time series."""
+
+    def rest(self, now: float) -> None:  # noqa: B027 (most ends need no rest)
+        """All messages of an iteration have arrived: do what is to be done before the next one."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back."""

@@ -1,0 +1,328 @@
+"""The kernel's own TCP as transports: sockets of a coast's process, one connection for each flow.
+
+A message is a header (the run's token, its number, its length) and its octets. Every connection begins with a greeting,
+a header alone: so the far end knows before the first burst whose it is, and its acknowledgement opens the window that
+the far end can receive (`initrwnd`, which counts from the first acknowledgement on). A connection whose headers lack
+the token is a stranger's and is closed.
+"""
+
+import os
+import socket
+import struct
+from functools import partial
+
+from emulation.base import UnsupportedError
+from emulation.ends.flow_end import EndContext, FlowEnd
+from emulation.ends.tcp_info import TcpInfo, read_tcp_info
+from emulation.ledger import Tally
+from transports.base import Sample
+from transports.registry import TransportSpec
+
+_HEADER = struct.Struct("!8sQQ")
+HEADER_BYTES = _HEADER.size
+TCP_HEADERS_BYTES = 52  # IPv4, TCP and its timestamps (RFC 791, 9293, 7323); SACK blocks come on top, uncounted
+_GREETING = (1 << 64) - 1  # in place of a message's number
+_LARGEST_MESSAGE_BYTES = 1 << 40
+_CHUNK_BYTES = 1 << 18
+_BACKLOG = 4
+
+
+class KernelTcpEnd(FlowEnd):
+    """One end of a connection that the kernel drives.
+
+    congestion_control: the kernel's name of it. protocol: of the sockets, 0 for TCP. header_bytes: on the wire with
+    each segment, framing and encapsulation included. Raises UnsupportedError where the kernel does not have it.
+    """
+
+    def __init__(self, context: EndContext, *, congestion_control: str, protocol: int = 0) -> None:
+        self._context = context
+        self._congestion_control = congestion_control
+        self._protocol = protocol
+        self._clock = context.clock
+        end = context.ends[0]
+        self._local = (end.address, context.port)
+        self._remote = (end.peer_address, context.port)
+        self.header_bytes = TCP_HEADERS_BYTES + context.added_bytes(context.flow.paths[0])
+        self._past = Tally()  # of connections that were closed
+        self._strangers = 0
+        self._connection: socket.socket | None = None
+        self._sender: _Sender | None = None
+        self._listener: socket.socket | None = None
+        self._waiting: list[memoryview] = []
+        if context.role == "server":
+            self._listener = self._make_socket()
+            self.bind_listener(self._listener)
+            self._listener.listen(_BACKLOG)
+            self._clock.on_readable(self._listener.fileno(), self._accept)
+
+    def bind_listener(self, listener: socket.socket) -> None:
+        """Give the listening socket its address."""
+        listener.bind(self._local)
+
+    @property
+    def name(self) -> str:
+        """The end, for sentences."""
+        return f"{self._context.flow.name}:{self._context.role}"
+
+    def _make_socket(self) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, self._protocol)
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._congestion_control.encode("ascii"))
+        except OSError as error:
+            made.close()
+            raise UnsupportedError(
+                f"the kernel's {self._congestion_control} cannot be had here: {error.strerror}"
+            ) from error
+        return made
+
+    # -- the sender ---------------------------------------------------------------------------------------------------
+
+    def open(self, now: float) -> None:
+        """Connect, if this is the client."""
+        if self._context.role == "client":
+            self.connect()
+
+    def connect(self) -> None:
+        """Begin a new connection; what is offered meanwhile waits for it."""
+        connection = self._connection = self._make_socket()
+        self.prepare(connection)
+        connection.bind((self._local[0], 0))
+        connection.connect_ex(self._remote)
+        self._clock.on_writable(connection.fileno(), self._connected)
+
+    def prepare(self, connection: socket.socket) -> None:
+        """Set what a new connection is to have, before its handshake."""
+
+    def _connected(self, now: float) -> None:
+        connection = self._connection
+        assert connection is not None
+        self._clock.on_writable(connection.fileno(), None)
+        if number := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._context.listener.failed(f"{self.name}: {os.strerror(number)}")
+            return
+        self._sender = _Sender(self, connection)
+        self._sender.offer(memoryview(_HEADER.pack(self._context.token, _GREETING, 0)), now)
+        self.connected(now)
+        for part in self._waiting:
+            self._sender.offer(part, now)
+        self._waiting = []
+
+    def connected(self, now: float) -> None:
+        """The kernel's handshake is over."""
+        self._context.listener.connected(self._context.flow.name, now)
+
+    def send(self, message_id: int, data: memoryview, now: float) -> None:
+        """Hand a message to the kernel, as fast as it takes it."""
+        header = memoryview(_HEADER.pack(self._context.token, message_id, len(data)))
+        for part in (header, data):
+            if self._sender is None:
+                self._waiting.append(part)
+            else:
+                self._sender.offer(part, now)
+
+    # -- the receiver -------------------------------------------------------------------------------------------------
+
+    def _accept(self, now: float) -> None:
+        assert self._listener is not None
+        try:
+            connection, peer = self._listener.accept()
+        except BlockingIOError:
+            return
+        if peer[0] != self._remote[0]:
+            self._strangers += 1
+            connection.close()
+            return
+        connection.setblocking(False)
+        _Receiver(self, connection)
+
+    def greeted(self, connection: socket.socket) -> None:
+        """A connection has shown the token: it is the flow's from now on."""
+        self.retire()
+        self._connection = connection
+
+    def turned_away(self) -> None:
+        """A connection did not show the token."""
+        self._strangers += 1
+
+    def retire(self) -> None:
+        """Close the present connection, and keep what it has counted."""
+        if self._connection is not None:
+            self._past = self.tally()
+            self._strangers = 0
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._clock.on_readable(self._connection.fileno(), None)
+            self._clock.on_writable(self._connection.fileno(), None)
+            self._connection.close()
+            self._connection = None
+            self._sender = None
+
+    # -- what the coast's process asks --------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> EndContext:
+        """What the end was made from."""
+        return self._context
+
+    def info(self) -> TcpInfo | None:
+        """Return what the kernel tells of the connection, None while there is none."""
+        return None if self._connection is None else self.read_info(self._connection)
+
+    def read_info(self, connection: socket.socket) -> TcpInfo:
+        """Return what the kernel tells of a connection."""
+        return read_tcp_info(connection)
+
+    def tally(self) -> Tally:
+        """Return what the kernel has counted; packets are segments with payload, repairs its retransmissions."""
+        info, past = self.info(), self._past
+        if info is None:
+            return past.plus_rejected(self._strangers)
+        return Tally(
+            wire_bytes=past.wire_bytes + info.bytes_sent + info.segments_sent * self.header_bytes,
+            packets=past.packets + info.data_segments_sent,
+            repairs=past.repairs + info.retransmissions,
+            probes=past.probes,
+            timeouts=past.timeouts + info.timeouts,
+            spurious=past.spurious + info.spurious,
+            rejected=past.rejected + self._strangers,
+        )
+
+    def sample(self, now: float) -> Sample:
+        """Return the point of the time series that the kernel tells."""
+        info = self.info()
+        if info is None:
+            return Sample()
+        pacing_bps = info.pacing_rate_bps
+        return Sample(
+            cwnd_bytes=float(info.cwnd_segments * info.mss_bytes),
+            in_flight_bytes=float(info.in_flight_segments * info.mss_bytes),
+            pacing_rate_bps=None if pacing_bps == float("inf") else pacing_bps,
+            srtt_s=info.rtt_s,
+        )
+
+    def close(self) -> None:
+        """Close every socket."""
+        self._drop()
+        if self._listener is not None:
+            self._clock.on_readable(self._listener.fileno(), None)
+            self._listener.close()
+            self._listener = None
+
+
+class _Sender:
+    """Feeds a connection as fast as the kernel takes it."""
+
+    def __init__(self, end: KernelTcpEnd, connection: socket.socket) -> None:
+        self._end = end
+        self._connection = connection
+        self._parts: list[memoryview] = []
+        self._watching = False
+
+    def offer(self, part: memoryview, now: float) -> None:
+        self._parts.append(part)
+        if not self._watching:
+            self._feed(now)
+
+    def _feed(self, now: float) -> None:
+        try:
+            while self._parts:
+                sent = self._connection.sendmsg(self._parts)
+                while self._parts and sent >= len(self._parts[0]):
+                    sent -= len(self._parts.pop(0))
+                if sent:
+                    self._parts[0] = self._parts[0][sent:]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._parts.clear()
+            self._end.context.listener.failed(f"{self._end.name}: {error.strerror}")
+        if bool(self._parts) != self._watching:
+            self._watching = not self._watching
+            self._end.context.clock.on_writable(self._connection.fileno(), self._feed if self._watching else None)
+
+
+class _Receiver:
+    """Takes messages from a connection. Its first header has to show the token."""
+
+    def __init__(self, end: KernelTcpEnd, connection: socket.socket) -> None:
+        self._end = end
+        self._connection = connection
+        self._header = bytearray(HEADER_BYTES)
+        self._greeted = False
+        self._message_id = 0
+        self._data: bytearray | None = None
+        self._room = memoryview(self._header)
+        end.context.clock.on_readable(connection.fileno(), self._receive)
+
+    def _receive(self, now: float) -> None:
+        try:
+            got = self._connection.recv_into(self._room[:_CHUNK_BYTES])
+        except BlockingIOError:
+            return
+        except OSError:
+            got = 0
+        if not got:  # the far end has closed it: the run is over, or it makes a new connection
+            self._leave(keep=self._greeted)
+            return
+        self._room = self._room[got:]
+        if not self._room:
+            self._whole(now)
+
+    def _whole(self, now: float) -> None:
+        """A header, or a message, is whole."""
+        if self._data is not None:
+            self._deliver(self._data, now)
+            return
+        token, self._message_id, length = _HEADER.unpack(self._header)
+        if token != self._end.context.token or length > _LARGEST_MESSAGE_BYTES:
+            self._end.turned_away()
+            self._leave(keep=False)
+            return
+        if not self._greeted:
+            self._greeted = True
+            self._end.greeted(self._connection)
+            self._end.context.clock.on_readable(self._connection.fileno(), self._receive)
+        if self._message_id == _GREETING:
+            self._room = memoryview(self._header)
+        elif length == 0:
+            self._deliver(bytearray(), now)
+        else:
+            self._data = bytearray(length)
+            self._room = memoryview(self._data)
+
+    def _deliver(self, data: bytearray, now: float) -> None:
+        self._data, self._room = None, memoryview(self._header)
+        self._end.context.listener.delivered(self._end.context.flow.name, self._message_id, data, now)
+
+    def _leave(self, *, keep: bool) -> None:
+        """Hear no more of the connection; one that was the flow's is kept for its figures."""
+        self._end.context.clock.on_readable(self._connection.fileno(), None)
+        if not keep:
+            self._connection.close()
+
+
+def _kernel(name: str, congestion_control: str, *, colour: str, marker: str) -> TransportSpec:
+    return TransportSpec(
+        name=name,
+        kind="native",
+        paths="one",
+        description=f"The kernel's own TCP with {congestion_control}, one connection for each plane",
+        requires=frozenset({f"kernel {congestion_control}"}),
+        program=f"emulation.ends.kernel_tcp:{congestion_control}_end",
+        colour=colour,
+        marker=marker,
+    )
+
+
+reno_end = partial(KernelTcpEnd, congestion_control="reno")
+cubic_end = partial(KernelTcpEnd, congestion_control="cubic")
+bbr_end = partial(KernelTcpEnd, congestion_control="bbr")
+
+KERNEL_RENO = _kernel("kernel-reno", "reno", colour="#9ecae1", marker="v")
+KERNEL_CUBIC = _kernel("kernel-cubic", "cubic", colour="#fdae6b", marker="^")
+KERNEL_BBR = _kernel("kernel-bbr", "bbr", colour="#bcbddc", marker="s")

@@ -1,0 +1,69 @@
+"""Which kind of end a flow has in real time, over UDP or of its own kind, and what it needs around it."""
+
+import importlib
+from collections.abc import Callable, Sequence
+
+from emulation.base import JobSpec, RunSpec, UnsupportedError
+from emulation.ends.flow_end import EndContext, FlowEnd
+from emulation.ends.kernel_tcp import HEADER_BYTES
+from emulation.ends.udp import UdpEnd
+from emulation.flows import Flow, stripe
+from emulation.ground.wiring import CoastOptions
+from emulation.relay.frames import BurstRule, DscpBursts, TcpBursts
+from wan.topology import Path
+
+FIRST_PORT = 20_000  # of those that flows use, in namespaces of their own
+
+
+def make_end(context: EndContext) -> FlowEnd:
+    """Return the end of a flow. Raises UnsupportedError, in one sentence, for a program that there is not."""
+    transport = context.flow.transport
+    if transport.kind == "sans-io":
+        return UdpEnd(context)
+    module, _, attribute = (transport.program or "").partition(":")
+    try:
+        program: Callable[[EndContext], FlowEnd] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UnsupportedError(f"the program of {transport.name} cannot be loaded: {error}") from error
+    return program(context)
+
+
+def burst_rules(spec: RunSpec, flows: Sequence[Flow]) -> dict[str, BurstRule]:
+    """Return how the bursts of a path's first job can be told, for every path that a job uses.
+
+    Raises UnsupportedError for a transport whose bursts cannot be told from outside.
+    """
+    numbers = port_numbers(flows, FIRST_PORT)
+    rules: dict[str, BurstRule] = {}
+    for job in spec.jobs:
+        for flow in flows:
+            if flow.owner != job.name:
+                continue
+            for path in flow.paths:
+                if path not in rules:
+                    rules[path] = _burst_rule(job, flow, spec.topology.paths[path], numbers[flow.name])
+    return rules
+
+
+def _burst_rule(job: JobSpec, flow: Flow, path: Path, port: int) -> BurstRule:
+    if flow.transport.kind == "sans-io":
+        return DscpBursts()
+    if flow.transport.paths == "many":
+        raise UnsupportedError(f"the bursts of {flow.transport.name} cannot be told from outside, path by path")
+    sizes: dict[str, list[int]] = {path.sites[0]: [], path.sites[-1]: []}
+    for message in job.allreduce.messages:
+        start, stop = stripe(message.payload_bytes, flow.weights)[flow.index]
+        sizes[message.source].append(stop - start + HEADER_BYTES)
+    forth, back = map(tuple, sizes.values())
+    return TcpBursts(port=port, burst_bytes=forth, back_bytes=back, lead_bytes=HEADER_BYTES)
+
+
+def port_numbers(flows: Sequence[Flow], first: int) -> dict[str, int]:
+    """Return the port of every flow: one for both directions of what carries the same stripe of the same job."""
+    places: dict[tuple[str, int], int] = {}
+    return {flow.name: first + places.setdefault((flow.owner, flow.index), len(places)) for flow in flows}
+
+
+def coast_options(flows: Sequence[Flow]) -> CoastOptions:
+    """Return how the kernel's TCP is to be set up for these flows, in the namespaces of a run."""
+    return CoastOptions(slow_start_after_idle=not any("learned windows" in flow.transport.requires for flow in flows))

@@ -1,0 +1,1 @@
+"""Mininet's hosts and links as a world."""

@@ -1,0 +1,21 @@
+"""The `mininet` world: the published kind of topology, Mininet's hosts and bridges with the kernel's netem."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import ClassVar
+
+from emulation.base import RunSpec
+from emulation.ends.kinds import coast_options
+from emulation.flows import Flow
+from emulation.mininet.coasts import MininetCoasts
+from emulation.real.backend import Middle, RealPacketsBackend, Still
+
+
+class MininetBackend(RealPacketsBackend):
+    """Runs our transports over UDP, and the kernel's own TCP, on Mininet's hosts. Where Mininet is: in the guest."""
+
+    name: ClassVar[str] = "mininet"
+
+    def make_middle(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> Middle:
+        """Return the topology on Mininet. See `RealPacketsBackend.make_middle`."""
+        return Still(stack.enter_context(MininetCoasts(spec.topology, options=coast_options(flows), seed=spec.seed)))

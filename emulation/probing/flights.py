@@ -1,0 +1,174 @@
+"""Flights of datagrams over one direction of a path, both of whose ends are in this process: one clock stamps both.
+
+What arrives is stamped by the kernel, so that a busy process tells the link's delay and not its own.
+"""
+
+import secrets
+import select
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from emulation.ground.coasts import Coasts
+
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+_TIMESPEC = struct.Struct("@ll")
+_HEAD = struct.Struct("!QI")  # a token that tells this flight from others, and the datagram's number
+_HEADERS_BYTES = 28  # IPv4 and UDP
+_BUFFER_BYTES = 64 << 20
+_AT_ONCE = 4  # datagrams that a sender which is late may send before it looks at what has arrived
+_SETTLING_S = 0.05
+_REFINEMENTS = 10
+
+
+class Line:
+    """One direction of a path, with a socket at either end.
+
+    settling_s: what was sent so long ago has arrived or is lost. Raises RunFailedError when sockets cannot be had.
+    """
+
+    def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
+        topology = coasts.wiring.topology
+        ports = coasts.wiring.ports_of(path)
+        source, target = ports[::-1] if back else ports
+        self.path = path
+        self.back = back
+        self.direction = f"{source.site}>{target.site}"
+        self.mtu_bytes = source.mtu_bytes
+        self.settling_s = _SETTLING_S + sum(
+            link.delay_s + link.jitter_s + link.reorder_delay_s + link.queue_limit_bytes * 8 / link.rate_bps
+            for link in topology.path_links(path)
+        )
+        self.sender = coasts.socket(source.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
+        self.receiver = coasts.socket(target.site, socket.AF_INET, socket.SOCK_DGRAM, buffer_bytes=_BUFFER_BYTES)
+        self.receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self.receiver.bind((target.address, 0))
+        self.sender.bind((source.address, 0))
+        self.sender.connect(self.receiver.getsockname())
+        self.receiver.setblocking(False)
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self.sender.close()
+        self.receiver.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class Flight:
+    """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number.
+
+    catches_up: a sender that was held up makes up for it, whatever the queue says to that.
+    """
+
+    line: Line
+    packet_bytes: int
+    count: int
+    interval_s: float
+    catches_up: bool = False
+    began_s: float = 0.0
+    token: int = field(default_factory=lambda: secrets.randbits(64))
+    sent_s: list[float] = field(default_factory=list)
+    arrived_s: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def due_s(self) -> float:
+        """When the next one is to be sent."""
+        return self.began_s + len(self.sent_s) * self.interval_s
+
+    def send(self, filling: bytes) -> None:
+        """Send the next one, which ends with `filling`."""
+        number = len(self.sent_s)
+        self.sent_s.append(time.monotonic())
+        self.line.sender.send(_HEAD.pack(self.token, number) + filling)
+
+    def collect(self) -> None:
+        """Take what has arrived, as the kernel stamped it; what belongs to other flights is dropped."""
+        offset_s = time.time() - time.monotonic()
+        while True:
+            try:
+                data, ancillary, _, _ = self.line.receiver.recvmsg(_HEAD.size, 64)
+            except BlockingIOError:
+                return
+            token, number = _HEAD.unpack(data)
+            if token == self.token:
+                seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+                self.arrived_s.setdefault(number, seconds + nanoseconds * 1e-9 - offset_s)
+
+
+def fly(flights: Sequence[Flight]) -> None:
+    """Send all flights side by side, each at its own pace; then wait until all that will arrive has arrived.
+
+    A flight that does not catch up sends only a few at once when it is late: what a queue would drop is no link's loss.
+    """
+    filling = [bytes(flight.packet_bytes - _HEADERS_BYTES - _HEAD.size) for flight in flights]
+    for flight in flights:
+        flight.began_s = time.monotonic()
+    under_way = True
+    while under_way:
+        under_way = False
+        next_s = inf
+        for flight, filled in zip(flights, filling, strict=True):
+            for _ in range(_AT_ONCE):
+                if len(flight.sent_s) == flight.count or flight.due_s > time.monotonic():
+                    break
+                flight.send(filled)
+            if len(flight.sent_s) < flight.count:
+                under_way = True
+                if not flight.catches_up:
+                    latest_s = flight.due_s + _AT_ONCE * flight.interval_s
+                    flight.began_s += max(0.0, time.monotonic() - latest_s)
+                next_s = min(next_s, flight.due_s)
+        if under_way:
+            _collect_until(flights, next_s)
+    _collect_until(flights, time.monotonic() + max(flight.line.settling_s for flight in flights))
+
+
+def _collect_until(flights: Sequence[Flight], until_s: float) -> None:
+    """Take what arrives until then: an ordinary user's buffers hold less than what is on its way."""
+    by_receiver = {flight.line.receiver: flight for flight in flights}
+    left_s = until_s - time.monotonic()
+    while True:
+        ready, _, _ = select.select(list(by_receiver), (), (), max(0.0, left_s))
+        for receiver in ready:
+            by_receiver[receiver].collect()
+        left_s = until_s - time.monotonic()
+        if left_s <= 0.0:
+            return
+
+
+def rate_between(count: int, times_s: Sequence[float], bits: float, *, idle_s: float = 0.0) -> float:
+    """Return the rate between the first and the last of some packets, which come `count - 1` packets apart."""
+    return (count - 1) * bits / (times_s[-1] - times_s[0] - idle_s) if count > 1 else 0.0
+
+
+def arrival_rate(flight: Flight, wire_bits: float, queue_bits: float) -> float:
+    """Return the rate at which a flight arrived while there was something to send.
+
+    A busy machine may hold the sender up for longer than a queue lasts, which is not the link's fault. How long the
+    queue lasted depends on the rate again: begin with no idle time, which is too slow if anything, and go up.
+    """
+    arrivals = sorted(flight.arrived_s.values())
+    rate_bps = rate_between(len(arrivals), arrivals, wire_bits)
+    for _ in range(_REFINEMENTS if rate_bps else 0):
+        idle_s = idle_time_s(flight, wire_bits / rate_bps, queue_bits / rate_bps)
+        rate_bps = rate_between(len(arrivals), arrivals, wire_bits, idle_s=idle_s)
+    return rate_bps
+
+
+def idle_time_s(flight: Flight, transmission_s: float, queue_s: float) -> float:
+    """Return for how long a link that takes `transmission_s` for a packet had none, because the sender was held up.
+
+    queue_s: the longest that a packet can have waited. Told from when the packets that arrived had been sent; pauses of
+    less than two intervals do not count.
+    """
+    idle_s = free_s = 0.0
+    arrived = sorted(flight.arrived_s)
+    for number in arrived:
+        sent_s = flight.sent_s[number]
+        if number != arrived[0] and sent_s - flight.sent_s[number - 1] > 2 * flight.interval_s:
+            idle_s += max(0.0, sent_s - free_s)
+        free_s = min(max(free_s, sent_s), sent_s + queue_s) + transmission_s
+    return idle_s

@@ -1,0 +1,121 @@
+"""A process of a run as the coordinator has it: started on a coast, ordered, heard, and ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from emulation.base import RunFailedError
+from emulation.processes.channel import Channel, ChannelClosedError
+from emulation.processes.wire_format import WireFormat, WireFormatError
+
+_PATIENCE_S = 60.0  # for a process that has to answer at once
+_LAST_BREATH_S = 2.0  # between a process's last word and its end
+
+Order = TypeVar("Order")
+News = TypeVar("News")
+
+
+class WorkerGround(Protocol):
+    """Where processes can be started."""
+
+    def enter(self, site: str, argv: Sequence[str]) -> list[str]:
+        """Return the command that runs `argv` on a coast."""
+
+    def record(self, pid: int) -> None:
+        """Write down a process of this run."""
+
+
+class WorkerProcess(Generic[Order, News]):
+    """A process that was started on a coast, or in the middle, at the other end of a channel.
+
+    module: what runs, with the channel's descriptor as its argument.
+    """
+
+    end_time_limit_s = 60.0  # from being told to end until it is killed
+
+    def __init__(
+        self, ground: WorkerGround, site: str, module: str, *, orders: WireFormat[Order], news: WireFormat[News]
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                ground.enter(site, [sys.executable, "-m", module, str(theirs.fileno())]),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+        self.channel: Channel[Order, News] = Channel(ours, sends=orders, receives=news)
+        try:
+            ground.record(self._process.pid)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process that was started for it."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self.channel.close()
+        self._process.terminate()
+        try:
+            self._process.wait(self.end_time_limit_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class WorkerHandle(WorkerProcess[Order, News]):
+    """A process that serves a channel (`emulation.processes.worker`). name: "the process of …", for sentences.
+
+    Raises RunFailedError when it dies.
+    """
+
+    def __init__(
+        self,
+        ground: WorkerGround,
+        site: str,
+        module: str,
+        *,
+        name: str,
+        orders: WireFormat[Order],
+        news: WireFormat[News],
+    ) -> None:
+        self.name = name
+        super().__init__(ground, site, module, orders=orders, news=news)
+
+    def tell(self, order: Order) -> None:
+        """Give it an order."""
+        try:
+            self.channel.send(order)
+        except ChannelClosedError as error:
+            raise RunFailedError(f"{self.name} has died: {self.cause_of_death()}") from error
+
+    def hear(self, time_limit_s: float = _PATIENCE_S) -> News:
+        """Return what it tells next."""
+        try:
+            return self.channel.receive(time_limit_s)
+        except TimeoutError:
+            raise RunFailedError(f"{self.name} did not answer within {time_limit_s:g} s") from None
+        except ChannelClosedError:
+            raise RunFailedError(f"{self.name} has died: {self.cause_of_death()}") from None
+        except WireFormatError as error:
+            raise RunFailedError(f"{self.name} cannot be understood: {error}") from error
+
+    def cause_of_death(self) -> str:
+        """Return how a process has ended that has closed its end of the channel."""
+        try:
+            status = self._process.wait(_LAST_BREATH_S)
+        except subprocess.TimeoutExpired:
+            return "it has closed its end"
+        if status >= 0:
+            return f"exit status {status}"
+        name = signal.Signals(-status).name
+        return f"{name}; it may have run out of memory" if -status == signal.SIGKILL else name

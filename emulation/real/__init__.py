@@ -1,0 +1,1 @@
+"""Runs with real packets: a process on each coast, real sockets and real clocks."""

@@ -1,0 +1,155 @@
+"""One coast's half of jobs and background traffic in real time: what it offers when, and what it makes of arrivals."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from emulation.background import BackgroundOctets
+from emulation.base import BackgroundSpec, JobSpec
+from emulation.coast import CoastSession, Send
+from emulation.driver import APPLICATION, Driver
+from emulation.ends.flow_end import FlowEnd
+from emulation.flows import Flow, trip_of
+from emulation.ledger import Tally
+from emulation.processes.coordination import (
+    Arrived,
+    BackgroundArrived,
+    Begin,
+    Closed,
+    Complete,
+    News,
+    Offered,
+    Prepared,
+    Verified,
+)
+from transports.events import Buffer
+
+
+class Ground(NamedTuple):
+    """What a coast's runs stand on: the loop, and the way to tell the coordinator."""
+
+    driver: Driver
+    tell: Callable[[News], None]
+
+
+class CoastJob:
+    """A job as one coast sees it. flows: all of the job's; ends: those of them that are here, by flow."""
+
+    def __init__(
+        self, spec: JobSpec, site: str, flows: Sequence[Flow], ends: Mapping[str, FlowEnd], ground: Ground
+    ) -> None:
+        self.spec = spec
+        self.active = False
+        self._ends = ends
+        self._driver, self._tell = ground
+        self._session = CoastSession(
+            spec.allreduce,
+            site,
+            outgoing=[flow for flow in flows if flow.source == site],
+            incoming=[flow for flow in flows if flow.destination == site],
+        )
+        self._iteration = -1
+        self._begun = False
+        self._prepared: list[Send] = []
+        self._late_s = 0.0
+        self._began_cpu = (0.0, 0.0)
+        self._cpu_share = 0.0
+        self._offered: list[Offered] = []
+        self._arrived: list[Arrived] = []
+        self._before: dict[str, Tally] = {}
+
+    def prepare(self, iteration: int) -> None:
+        """Make the gradients and what is to be sent first."""
+        self._iteration, self._begun = iteration, False
+        self._late_s = self._cpu_share = 0.0
+        self._offered, self._arrived = [], []
+        self._before = {name: end.tally() for name, end in self._ends.items()}
+        self._prepared = self._session.begin(iteration)
+        self._tell(Prepared(job=self.spec.name, iteration=iteration))
+
+    def begin(self, order: Begin) -> None:
+        """Offer it all at the order's instant."""
+        self._driver.at(order.begins_s, APPLICATION, self._begin, order.begins_s)
+
+    def _begin(self, begins_s: float, now: float) -> None:
+        self._late_s = now - begins_s
+        self._begun = True
+        self.active = not self._session.finished  # a coast that is late may have received everything already
+        self._began_cpu = (time.process_time(), now)
+        self._offer(self._prepared, now)
+        self._prepared = []
+
+    def _offer(self, sends: list[Send], now: float) -> None:
+        for send in sends:
+            _, trip = trip_of(send.message_id)
+            self._offered.append(Offered(flow=send.flow.name, trip=trip, at_s=now, payload_bytes=len(send.data)))
+        for send in sends:
+            self._ends[send.flow.name].send(send.message_id, send.data, self._driver.clock.now())
+
+    def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
+        """Take a message. Raises ValueError when it is not one that is waited for."""
+        _, trip = trip_of(message_id)
+        sends = self._session.receive(flow, message_id, data)
+        self._arrived.append(Arrived(flow=flow, trip=trip, at_s=now))
+        self._offer(sends, now)
+        if self._session.finished:
+            if self._begun:
+                self._stop_counting(now)
+            self._tell(Complete(job=self.spec.name, iteration=self._iteration, at_s=now))
+
+    def verify(self) -> None:
+        """Compare with the true sum; the ends may rest."""
+        self._tell(Verified(job=self.spec.name, iteration=self._iteration, verified=self._session.verify()))
+        for end in self._ends.values():
+            end.rest(self._driver.clock.now())
+
+    def close(self) -> None:
+        """Tell what was counted; the iteration is over, complete or not."""
+        if self.active:
+            self._stop_counting(self._driver.clock.now())
+        tallies = {name: end.tally().since(self._before[name]) for name, end in self._ends.items()}
+        self._tell(
+            Closed(
+                job=self.spec.name,
+                iteration=self._iteration,
+                late_s=self._late_s,
+                cpu_share=self._cpu_share,
+                offered=tuple(self._offered),
+                arrived=tuple(self._arrived),
+                tallies=tallies,
+            )
+        )
+
+    def _stop_counting(self, now: float) -> None:
+        began_cpu_s, began_s = self._began_cpu
+        self.active = False
+        if now > began_s:
+            self._cpu_share = (time.process_time() - began_cpu_s) / (now - began_s)
+
+
+class CoastBackground:
+    """Other traffic as one coast sees it: it sends, or it receives. ends: those of its flows that are here."""
+
+    def __init__(
+        self, spec: BackgroundSpec, ends: Mapping[str, FlowEnd], octets: BackgroundOctets, ground: Ground
+    ) -> None:
+        self.spec = spec
+        self._ends = ends
+        self._octets = octets
+        self._driver, self._tell = ground
+        self._arrived = dict.fromkeys(ends, 0)
+
+    def send(self, number: int, begins_s: float) -> None:
+        """Send the message that has this number, counted from 1, at `begins_s`."""
+        self._driver.at(begins_s, APPLICATION, self._send, number)
+
+    def _send(self, number: int, now: float) -> None:
+        for name, end in self._ends.items():
+            end.send(number, self._octets.part(number, name), self._driver.clock.now())
+
+    def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
+        """Take a message. Raises ValueError when it is not what was sent."""
+        self._arrived[flow] += 1
+        if message_id != self._arrived[flow] or self._octets.part(message_id, flow) != data:
+            raise ValueError(f"{flow} did not deliver what was sent")
+        self._tell(BackgroundArrived(name=self.spec.name, flow=flow, number=message_id, at_s=now))

@@ -1,0 +1,246 @@
+"""A coast's process: every end of a flow that is at one site, driven in real time as a coordinator orders.
+
+`python -m emulation.real.endpoint FD`, started inside the coast (a namespace, a Mininet host) with one end of a socket
+pair. It ends when told to, with SIGTERM, and when nobody is left at the other end of the socket.
+"""
+
+import gc
+import sys
+
+from emulation.background import BackgroundOctets
+from emulation.base import JobSpec
+from emulation.driver import APPLICATION, SAMPLING, Driver
+from emulation.ends.flow_end import EndContext, FlowEnd
+from emulation.ends.kinds import make_end, port_numbers
+from emulation.flows import Flow, plan_flows
+from emulation.ledger import flow_sample
+from emulation.processes.channel import Channel
+from emulation.processes.coordination import (
+    NEWS,
+    ORDERS,
+    Begin,
+    Broken,
+    Close,
+    CoastPlan,
+    Connect,
+    Connected,
+    Finish,
+    Finished,
+    News,
+    Order,
+    Prepare,
+    Ready,
+    SendBackground,
+    Verify,
+)
+from emulation.processes.worker import work
+from emulation.real.coast_jobs import CoastBackground, CoastJob, Ground
+from emulation.realtime import RealClock
+from emulation.records import FlowSample, NoticeRecord
+from emulation.service.link import ServiceLink
+from emulation.services import by_transport
+from transports.events import Buffer
+from transports.registry import Registry
+
+_LONGEST_WAIT_S = 0.5
+_PRIORITY = 2  # of real time, below the relay's
+
+
+class CoastProcess:
+    """What one coast does, order by order. Raises what the transports raise when they are made."""
+
+    def __init__(self, plan: CoastPlan, channel: Channel[News, Order], registry: Registry) -> None:
+        self._plan = plan
+        self._channel = channel
+        self._clock = RealClock()
+        self._driver = Driver(self._clock)
+        self._samples: list[FlowSample] = []
+        self._notices: list[NoticeRecord] = []
+        self._sampling_since: float | None = None
+        self._broken = False
+        self._ends: dict[str, FlowEnd] = {}
+        self._clients: list[str] = []
+        flows = plan_flows(plan.spec, registry)
+        members = by_transport(flows)
+        self._links = {
+            address.transport: ServiceLink(
+                address,
+                plan.site,
+                members[address.transport],
+                plan.spec.topology,
+                driver=self._driver,
+                clock=self._clock,
+                noticed=self.noticed,
+            )
+            for address in plan.services
+        }
+        numbers = port_numbers(flows, plan.first_port)
+        for flow in flows:
+            if plan.site in (flow.source, flow.destination):
+                self._ends[flow.name] = self._make_end(flow, numbers[flow.name])
+        self._owners: dict[str, CoastJob | CoastBackground] = {}
+        self._jobs: dict[str, CoastJob] = {}
+        self._background: dict[str, CoastBackground] = {}
+        ground = Ground(self._driver, self._tell)
+        for part in plan.spec.traffic:
+            own = [flow for flow in flows if flow.owner == part.name]
+            ends = {flow.name: self._ends[flow.name] for flow in own if flow.name in self._ends}
+            if not ends:
+                continue
+            run: CoastJob | CoastBackground
+            if isinstance(part, JobSpec):
+                run = self._jobs[part.name] = CoastJob(part, plan.site, own, ends, ground)
+            else:
+                run = self._background[part.name] = CoastBackground(part, ends, BackgroundOctets(part, own), ground)
+            self._owners |= dict.fromkeys(ends, run)
+
+    def _make_end(self, flow: Flow, port: int) -> FlowEnd:
+        client = flow.source == self._plan.site
+        if client:
+            self._clients.append(flow.name)
+        by_path = {end.path: end for end in self._plan.ends}
+        return make_end(
+            EndContext(
+                flow=flow,
+                role="client" if client else "server",
+                topology=self._plan.spec.topology,
+                ends=[by_path[path] for path in flow.paths],
+                port=port,
+                token=bytes.fromhex(self._plan.token),
+                secret=bytes.fromhex(self._plan.secret),
+                seed=self._plan.spec.seed,
+                marks_bursts=self._plan.marks_bursts,
+                driver=self._driver,
+                clock=self._clock,
+                listener=self,
+                services=self._links.get(flow.transport.name),
+            )
+        )
+
+    # -- what happens at the ends -------------------------------------------------------------------------------------
+
+    def connected(self, flow: str, now: float) -> None:
+        """See `Listener`."""
+        self._tell(Connected(flow=flow, at_s=now))
+
+    def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
+        """See `Listener`."""
+        try:
+            self._owners[flow].delivered(flow, message_id, data, now)
+        except ValueError as error:
+            self.failed(str(error))
+
+    def failed(self, reason: str) -> None:
+        """See `Listener`. The first failure is told; the coordinator ends the run."""
+        if not self._broken:
+            self._broken = True
+            self._tell(Broken(reason=reason))
+
+    def noticed(self, source: str, kind: str, detail: str, now: float) -> None:
+        """See `Listener`."""
+        self._notices.append(NoticeRecord(source=source, at_s=now, kind=kind, detail=detail))
+
+    # -- orders -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone.
+
+        Time begins when the coordinator says what is zero, so that it never goes back.
+        """
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # a collection would be longer than a burst; between iterations there is time for one
+        self._tell(Ready())
+        match self._channel.receive():
+            case Connect(epoch_s=epoch_s):
+                self._clock.epoch_s = epoch_s
+            case other:
+                raise ValueError(f"{type(other).__name__} before there is a connection")
+        self._clock.on_readable(self._channel.fileno(), self._obey)
+        for link in self._links.values():
+            link.open(self._clock.now())
+        self._driver.at(0.0, APPLICATION, self._connect, None)
+        self._driver.at(self._clock.now(), APPLICATION, self._tick, None)
+        self._driver.run()
+
+    def _tick(self, _: object, now: float) -> None:
+        """Keep the driver's loop alive while nothing is due."""
+        self._driver.at(now + _LONGEST_WAIT_S, APPLICATION, self._tick, None)
+
+    def _tell(self, news: News) -> None:
+        self._channel.send(news)
+
+    def _obey(self, now: float) -> None:
+        match self._channel.receive():
+            case Prepare(job=job, iteration=iteration):
+                gc.collect(0)
+                self._jobs[job].prepare(iteration)
+            case Begin() as order:
+                self._jobs[order.job].begin(order)
+                self._start_sampling(order.begins_s)
+            case Verify(job=job):
+                self._jobs[job].verify()
+            case Close(job=job):
+                self._jobs[job].close()
+            case SendBackground(name=name, number=number, begins_s=begins_s):
+                self._background[name].send(number, begins_s)
+            case Finish():
+                self._tell(
+                    Finished(
+                        samples=tuple(self._samples),
+                        notices=tuple(self._notices),
+                        lateness=self._clock.lateness.summary(),
+                    )
+                )
+                self._driver.stop()
+                self._driver.at(now, APPLICATION, _ignore, None)
+            case CoastPlan() | Connect() as order:
+                raise ValueError(f"a second {type(order).__name__}")
+
+    def _connect(self, _: object, now: float) -> None:
+        for end in self._ends.values():
+            end.open(self._clock.now())
+
+    # -- time series --------------------------------------------------------------------------------------------------
+
+    def _start_sampling(self, begins_s: float) -> None:
+        if self._plan.spec.sample_interval_s is not None and self._sampling_since is None:
+            self._sampling_since = begins_s
+            self._driver.at(begins_s, SAMPLING, self._sample, 0)
+
+    def _sample(self, number: int, now: float) -> None:
+        interval_s, since_s = self._plan.spec.sample_interval_s, self._sampling_since
+        if interval_s is None or since_s is None or not any(job.active for job in self._jobs.values()):
+            self._sampling_since = None
+            return
+        for name in self._clients:
+            self._samples.append(flow_sample(name, now, self._ends[name].sample(now)))
+        number = max(number + 1, int((now - since_s) / interval_s) + 1)
+        self._driver.at(since_s + number * interval_s, SAMPLING, self._sample, number)
+
+    def close(self) -> None:
+        """Give every socket back."""
+        for end in self._ends.values():
+            end.close()
+        for link in self._links.values():
+            link.close()
+
+
+def _ignore(_: object, now: float) -> None:
+    """Let the driver's loop see that it has been stopped."""
+
+
+def main() -> int:
+    """Serve the coordinator at the other end of the socket."""
+    return work(
+        NEWS,
+        ORDERS,
+        CoastPlan,
+        lambda plan, channel: CoastProcess(plan, channel, Registry.installed()),
+        place=lambda plan: plan.site,
+        priority=_PRIORITY,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""The links of a topology as the kernel's own queueing disciplines: tbf for the queue, netem for the wire.
+
+Every path's packets go through a chain of bridges in the middle namespace; what leaves a bridge meets one stage. So the
+order is that of `wan.link`: queue, transmission, then what the wire does, link after link. On a single interface netem
+would delay before tbf queues, and their limits would mix. Source: tc-netem(8), tc-tbf(8), tc-stab(8), sch_netem.c.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+
+from emulation.base import UnsupportedError
+from emulation.ground.namespaces import TwoCoasts, require_tools
+from emulation.ground.wiring import MIDDLE, Wiring
+from emulation.streams import stream
+from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from wan.recorded_loss import Listed, Trace
+from wan.topology import LinkSpec, Topology
+
+Seeds = Callable[[str, str], int]  # (link, direction) -> the seed of its netem
+
+_ETHERNET_BYTES = 14  # what the kernel counts of a frame besides its IP packet
+_GRAIN_S = 20e-6  # of timers: what a bucket may hold besides a packet, lest it be slow
+_SPARE_PACKETS = 1000
+_NO_OVERTAKING = 1000  # times the link's rate: with a rate, netem keeps the order, whatever the jitter (sch_netem.c)
+_NAMES: Mapping[type[LossSpec], str] = {
+    Periodic: "periodic loss",
+    TailOfBurst: "the loss of a burst's tail",
+    Listed: "the loss of listed packets",
+    Trace: "a recorded loss trace",
+    Combined: "combined losses",
+}
+
+Stages = Sequence[Sequence[str]]  # for each stage the words of `tc qdisc add dev … root`
+
+USAGE = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "help")  # tells the options that netem has
+_NO_QDISC = "qdisc kind is unknown"  # what tc says of a module that the kernel does not have
+
+
+def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, seed: int | None = None) -> Stages:
+    """Return the stages of one direction of a link: its queue, then its wire, with one more for jitter and reordering.
+
+    overhead_bytes: what encapsulation adds to each packet. seed: of netem's randomness, where iproute2 and the kernel
+    take one. Raises UnsupportedError for what netem cannot express, naming it.
+    """
+    if link.events:
+        raise UnsupportedError(f"netem cannot change link {link.name!r} while a run goes on; the relay can")
+    seeding = [] if seed is None else ["seed", str(seed)]
+    stages = [_queue(link, overhead_bytes)]
+    if link.jitter_s:  # in a stage of its own: after a late packet, `rate` would keep all that follow it late
+        stages.append(["netem", "limit", _packets_in(link, 0.0), *_transmission(link, overhead_bytes)])
+    if link.reorder:
+        # netem lets some packets pass at once and delays the others; `reorder` is the share it holds back.
+        held = _microseconds(link.reorder_delay_s)
+        passing = _percent(1.0 - link.reorder)
+        limit = _packets_in(link, link.reorder_delay_s)
+        stages.append(["netem", "limit", limit, "delay", held, "reorder", passing, *seeding])
+    wire = ["netem", "limit", _packets_in(link, link.delay_s + link.jitter_s)]
+    if link.jitter_s:
+        wire += ["delay", _microseconds(link.delay_s + link.jitter_s / 2), _microseconds(link.jitter_s / 2)]
+        wire += ["rate", f"{round(link.rate_bps * _NO_OVERTAKING)}bit"]
+    else:
+        wire += ["delay", _microseconds(link.delay_s), *_transmission(link, overhead_bytes)]
+    loss = link.loss_back if back and link.loss_back is not None else link.loss
+    wire += _loss(link, loss)
+    if link.duplicate:
+        wire += ["duplicate", _percent(link.duplicate)]
+    if link.corrupt:
+        wire += ["corrupt", _percent(link.corrupt)]
+    stages.append([*wire, *seeding])
+    return stages
+
+
+def _queue(link: LinkSpec, overhead_bytes: int) -> list[str]:
+    """Return tbf with a bucket of one packet: packets leave when their transmission begins, which tbf leaves out.
+
+    Its limit is in bytes, as the link's is, where netem's is in packets, however small. The link counts what is left
+    of the packet in transmission as well: half of one.
+    """
+    packet_bytes = link.mtu_bytes + link.framing_bytes
+    limit = max(packet_bytes, link.queue_limit_bytes - packet_bytes // 2)
+    # The size table counts framing, for the rate and for the limit alike. Rates in plain bit: "Gbps" is bytes to tc.
+    sizes = ["stab", "overhead", str(_added(link, overhead_bytes)), "linklayer", "ethernet"]
+    burst = max(packet_bytes + overhead_bytes, round(link.rate_bps * _GRAIN_S / 8))
+    return [*sizes, "tbf", "rate", f"{round(link.rate_bps)}bit", "burst", str(burst), "limit", str(limit)]
+
+
+def _transmission(link: LinkSpec, overhead_bytes: int) -> list[str]:
+    """Return netem's words for the time that a packet takes to be sent, after the one before it."""
+    return ["rate", f"{round(link.rate_bps)}bit", str(_added(link, overhead_bytes))]
+
+
+def _added(link: LinkSpec, overhead_bytes: int) -> int:
+    return link.framing_bytes + overhead_bytes - _ETHERNET_BYTES
+
+
+def _loss(link: LinkSpec, loss: LossSpec) -> list[str]:
+    match loss:
+        case NoLoss():
+            return []
+        case Bernoulli():
+            return ["loss", "random", _percent(loss.probability)] if loss.probability else []
+        case GilbertElliott():
+            words = (loss.good_to_bad, loss.bad_to_good, loss.loss_bad, loss.loss_good)  # p, r, 1-h, 1-k
+            return ["loss", "gemodel", *map(_percent, words)]
+        case _:
+            what = _NAMES.get(type(loss), type(loss).__name__)
+            raise UnsupportedError(f"netem cannot express {what}, which link {link.name!r} has; the relay can")
+
+
+def _packets_in(link: LinkSpec, time_s: float) -> str:
+    """Return a limit that never drops: all the smallest packets that the link can send in `time_s`, and some."""
+    smallest_bytes = 28 + link.framing_bytes  # an empty UDP datagram: RFC 791, RFC 768
+    return str(ceil(link.rate_bps * time_s / 8 / smallest_bytes) + _SPARE_PACKETS)
+
+
+def _microseconds(time_s: float) -> str:
+    return f"{time_s * 1e6:.12g}us"
+
+
+def _percent(probability: float) -> str:
+    return f"{probability * 100:.10g}%"
+
+
+def path_stages(topology: Topology, path: str, seeds: Seeds | None = None) -> tuple[Stages, Stages]:
+    """Return the stages of a path, forth and back, each in the order in which packets meet them.
+
+    Raises UnsupportedError for what netem cannot express.
+    """
+    links = topology.path_links(path)
+    overhead_bytes = topology.paths[path].overhead_bytes
+
+    def chain(ordered: Sequence[LinkSpec], starts: Sequence[str]) -> Stages:
+        found: list[Sequence[str]] = []
+        for link, site in zip(ordered, starts, strict=True):
+            back = link.a != site
+            seed = None if seeds is None else seeds(link.name, "back" if back else "forth")
+            found += link_stages(link, back=back, overhead_bytes=overhead_bytes, seed=seed)
+        return found
+
+    sites = topology.paths[path].sites
+    return chain(links, sites[:-1]), chain(links[::-1], sites[:0:-1])
+
+
+def stage_counts(topology: Topology) -> dict[str, int]:
+    """Return how many stages each path needs, for `TwoCoasts`.
+
+    Raises UnsupportedError for what netem cannot express, and for paths that share a link: their chains are apart.
+    """
+    users: dict[str, str] = {}
+    for path in topology.paths.values():
+        for link in path.links:
+            if link in users:
+                raise UnsupportedError(
+                    f"netem cannot let {users[link]!r} and {path.name!r} share {link!r}; the relay can"
+                )
+            users[link] = path.name
+    return {name: len(path_stages(topology, name)[0]) for name in topology.paths}
+
+
+def commands(wiring: Wiring, seeds: Seeds | None = None) -> list[list[str]]:
+    """Return the commands that impair every path, to be run in the middle namespace. Raises UnsupportedError."""
+    lines = []
+    for path in wiring.topology.paths:
+        left, right = wiring.ports_of(path)
+        segments = wiring.segments[path]
+        forth_devices = [*(segment.left for segment in segments), right.middle_device]
+        back_devices = [*(segment.right for segment in reversed(segments)), left.middle_device]
+        for devices, stages in zip(
+            (forth_devices, back_devices), path_stages(wiring.topology, path, seeds), strict=True
+        ):
+            for device, words in zip(devices, stages, strict=True):
+                lines.append(["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", *words])
+    return lines
+
+
+def apply(coasts: TwoCoasts, *, seed: int) -> None:
+    """Impair the paths of coasts that were made with `stage_counts`.
+
+    seed: netem draws from streams keyed by it where this iproute2 knows how to, else from the kernel's own entropy.
+    Raises UnsupportedError where the kernel lacks what it needs.
+    """
+    require_tools("tc")
+
+    usage = coasts.namespaces.attempt(MIDDLE, USAGE)
+    seeds = seeds_of(seed, usage.stdout + usage.stderr)
+    for argv in commands(coasts.wiring, seeds):
+        try:
+            coasts.namespaces.run(MIDDLE, argv)
+        except UnsupportedError as error:
+            if _NO_QDISC not in str(error):
+                raise
+            kind = "netem" if "netem" in argv else "tbf"
+            raise UnsupportedError(
+                f"this kernel has no {kind}: the relay does without (--impairment relay), and `bicoastal doctor` says "
+                "how it may be had"
+            ) from error
+
+
+def seeds_of(seed: int, usage: str) -> Seeds | None:
+    """Return the seed of each direction of each link, drawn from streams keyed by `seed`.
+
+    usage: what `USAGE` answers here. None where this iproute2 cannot seed netem.
+    """
+    if "seed" not in usage:
+        return None
+    return lambda link, direction: stream(seed, f"netem/{link}/{direction}").getrandbits(63)

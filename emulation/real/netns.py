@@ -1,0 +1,74 @@
+"""The `netns` world: real packets between two coasts in network namespaces, with a WAN in the middle.
+
+The middle is the relay, which runs the simulator's own link model, or the kernel's netem where it has one and where it
+can say what the links ask for. Every path is measured before it is used.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import ClassVar, Literal
+
+from emulation.base import RunSpec
+from emulation.ends.kinds import burst_rules, coast_options
+from emulation.flows import Flow
+from emulation.ground.namespaces import TwoCoasts
+from emulation.real import netem
+from emulation.real.backend import Middle, Passage, RealPacketsBackend, Still, speaks_of_bursts
+from emulation.relay.process import Relays
+from transports.registry import Registry
+
+Impairment = Literal["relay", "netem"]
+
+
+class NetnsBackend(RealPacketsBackend):
+    """Runs our transports over UDP, and the kernel's own TCP.
+
+    impairment: what stands in the middle; None for the relay, which every machine has.
+    probing: measure every path before each run.
+    """
+
+    name: ClassVar[str] = "netns"
+
+    def __init__(self, registry: Registry, *, impairment: Impairment | None = None, probing: bool = True) -> None:
+        super().__init__(registry, probing=probing)
+        self._impairment = impairment
+
+    def make_middle(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> Middle:
+        """Return relays or netem, as was chosen. See `RealPacketsBackend.make_middle`."""
+        return (_Netem if self._impairment == "netem" else _Relayed)(stack, spec, flows)
+
+
+class _Relayed(Middle):
+    """The relay."""
+
+    def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
+        self._spec = spec
+        self._bursts = burst_rules(spec, flows) if speaks_of_bursts(spec.topology) else {}
+        self.coasts = stack.enter_context(TwoCoasts(spec.topology, options=coast_options(flows)))
+        self._relays = stack.enter_context(Relays(self.coasts, seed=spec.seed, calm=True))
+        self.pids = self._relays.pids
+
+    def start(self, epoch_s: float) -> None:
+        self._relays.restart(
+            seed=self._spec.seed,
+            epoch_s=epoch_s,
+            bursts=self._bursts,
+            sample_interval_s=self._spec.sample_interval_s,
+        )
+
+    def begin_iteration(self, iteration: int, begins_s: float) -> None:
+        self._relays.begin_iteration(iteration, begins_s)
+
+    def finish(self) -> Passage:
+        report = self._relays.report(stop=True)
+        return Passage(links=report.links, queues=report.queues, doubts=report.troubles())
+
+
+class _Netem(Still):
+    """The kernel's netem, where it can say what the links ask for."""
+
+    def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
+        stages = netem.stage_counts(spec.topology)
+        coasts = stack.enter_context(TwoCoasts(spec.topology, options=coast_options(flows), stages=stages))
+        netem.apply(coasts, seed=spec.seed)
+        super().__init__(coasts)

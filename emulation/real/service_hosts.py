@@ -1,0 +1,213 @@
+"""The processes of a run's services, as the coordinator has them: started, heard, and started again when they die."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from emulation.base import RunFailedError, RunSpec, UnsupportedError
+from emulation.ends.udp import encapsulation_bytes
+from emulation.flows import Flow
+from emulation.processes.channel import ChannelClosedError
+from emulation.processes.coordination import (
+    SERVICE_NEWS,
+    SERVICE_ORDERS,
+    Broken,
+    Connect,
+    Finish,
+    Finished,
+    Noticed,
+    Ready,
+    Refused,
+    ServiceAddress,
+    ServiceNews,
+    ServiceOrder,
+    ServicePlan,
+)
+from emulation.processes.credentials import service_identity, site_identity
+from emulation.processes.worker_handle import WorkerGround, WorkerHandle
+from emulation.records import NoticeRecord
+from emulation.service.authority import issue
+from emulation.services import by_transport, place_all
+
+MOST_RESTARTS = 5  # of one process in a run
+
+
+class ServiceGround(WorkerGround, Protocol):
+    """Where services are started."""
+
+    @property
+    def directory(self) -> Path:
+        """A directory of the run's own, readable by this user alone."""
+
+
+class _Host:
+    """The process of one transport's services."""
+
+    def __init__(self, ground: ServiceGround, site: str, plan: ServicePlan) -> None:
+        self._ground = ground
+        self._site = site
+        self.plan = plan
+        self.name = f"the services of {plan.address.transport}"
+        self.restarts = 0
+        self.runs = False  # it knows when zero is
+        self.handle = self._start()
+
+    def _start(self) -> WorkerHandle[ServiceOrder, ServiceNews]:
+        handle = WorkerHandle(
+            self._ground,
+            self._site,
+            "emulation.service.program",
+            name=f"the process of {self.name}",
+            orders=SERVICE_ORDERS,
+            news=SERVICE_NEWS,
+        )
+        try:
+            handle.tell(self.plan)
+        except BaseException:
+            handle.close()
+            raise
+        return handle
+
+    def await_readiness(self) -> None:
+        match self.handle.hear():
+            case Ready():
+                return
+            case Refused(reason=reason):
+                raise UnsupportedError(reason)
+            case Broken(reason=reason):
+                raise RunFailedError(f"{self.name} broke: {reason}")
+            case other:
+                raise RunFailedError(f"{self.name} said {type(other).__name__}, out of turn")
+
+    def connect(self, epoch_s: float) -> None:
+        """Zero is at `epoch_s`."""
+        self.handle.tell(Connect(epoch_s=epoch_s))
+        self.runs = True
+
+    def start_again(self) -> None:
+        """Let another process take the place of one that has died; it says when it is ready."""
+        self.handle.close()
+        self.runs = False
+        self.restarts += 1
+        self.plan = replace(self.plan, generation=self.restarts)
+        self.handle = self._start()
+
+
+class ServiceHosts:
+    """All of a run's. addresses: by site, what its coast is to know. doubts: what makes the run's figures doubtful.
+
+    failure: why the run has to end, "" while it has not: a service has given up.
+    Raises as `place_all`, UnsupportedError when a process cannot carry out its plan, RunFailedError.
+    """
+
+    def __init__(
+        self, spec: RunSpec, flows: Sequence[Flow], ground: ServiceGround, *, processors: Sequence[int] = ()
+    ) -> None:
+        self.failure = ""
+        self._epoch_s: float | None = None
+        self._notices: list[NoticeRecord] = []
+        self._hosts: list[_Host] = []
+        sites = dict.fromkeys(site for flow in flows for site in (flow.source, flow.destination))
+        self.addresses: dict[str, tuple[ServiceAddress, ...]] = dict.fromkeys(sites, ())
+        placed = place_all(spec.topology, flows, seed=spec.seed)
+        standing = {name: tuple(each.site for each in places) for name, places in placed.items() if places}
+        if not standing:
+            return
+        directory = ground.directory
+        issued = issue(directory, [*map(site_identity, sites), *map(service_identity, standing)])
+        try:
+            for number, (name, places) in enumerate(standing.items()):
+                address = ServiceAddress(
+                    transport=name,
+                    sites=places,
+                    socket=str(directory / f"service-{number}"),
+                    credentials=issued[service_identity(name)],
+                )
+                transport = by_transport(flows)[name][0].transport
+                plan = ServicePlan(
+                    spec=spec,
+                    address=address,
+                    generation=0,
+                    encapsulation_bytes=encapsulation_bytes(transport) if transport.kind == "sans-io" else 0,
+                    processors=tuple(processors),
+                )
+                self._hosts.append(_Host(ground, next(iter(sites)), plan))
+                for site in sites:
+                    theirs = replace(address, credentials=issued[site_identity(site)])
+                    self.addresses[site] = (*self.addresses[site], theirs)
+            for host in self._hosts:
+                host.await_readiness()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that were started."""
+        return tuple(host.handle.pid for host in self._hosts)
+
+    @property
+    def descriptors(self) -> Mapping[int, "_Host"]:
+        """What is readable when a service has something to tell, or has died."""
+        return {host.handle.channel.fileno(): host for host in self._hosts}
+
+    def connect(self, epoch_s: float) -> None:
+        """Zero is at `epoch_s`, on CLOCK_MONOTONIC."""
+        self._epoch_s = epoch_s
+        for host in self._hosts:
+            host.connect(epoch_s)
+
+    def hear(self, host: "_Host", now: float) -> None:
+        """Take what a service tells; one that has died is replaced. Raises RunFailedError when that is of no use."""
+        try:
+            news = host.handle.channel.receive()
+        except ChannelClosedError:
+            self._replace(host, now)
+            return
+        self._take(host, news)
+
+    def _take(self, host: "_Host", news: ServiceNews) -> None:
+        match news:
+            case Ready() if self._epoch_s is not None:  # it has taken another's place
+                host.connect(self._epoch_s)
+            case Noticed(notice=notice):
+                self._notices.append(notice)
+            case Broken(reason=reason, transport=True):
+                self.failure = self.failure or reason
+            case Broken(reason=reason):
+                raise RunFailedError(f"{host.name} broke: {reason}")
+            case other:
+                raise RunFailedError(f"{host.name} said {type(other).__name__}, out of turn")
+
+    def _replace(self, host: "_Host", now: float) -> None:
+        cause = host.handle.cause_of_death()
+        if host.restarts >= MOST_RESTARTS or self._epoch_s is None:
+            raise RunFailedError(f"the process of {host.name} has died: {cause}")
+        host.start_again()
+        source = host.plan.address.transport
+        detail = f"its process died ({cause}); another has taken its place"
+        self._notices.append(NoticeRecord(source=source, at_s=now, kind="service-restarted", detail=detail))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What makes the run's figures doubtful."""
+        return tuple(
+            f"{host.name} were started again {host.restarts} time{'s' if host.restarts > 1 else ''}"
+            for host in self._hosts
+            if host.restarts
+        )
+
+    def finish(self) -> tuple[NoticeRecord, ...]:
+        """End all in good order; return what they have told. One that was still to take another's place never does."""
+        for host in self._hosts:
+            if host.runs:
+                host.handle.tell(Finish())
+                while not isinstance(news := host.handle.hear(), Finished):
+                    self._take(host, news)
+        return tuple(self._notices)
+
+    def close(self) -> None:
+        """End every process."""
+        for host in self._hosts:
+            host.handle.close()

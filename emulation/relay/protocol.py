@@ -1,0 +1,143 @@
+"""What the relay and whoever started it say to each other. Apart from the relay, which is a program: `python -m`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from emulation.lateness import Lateness, worst
+from emulation.processes.wire_format import WireFormat
+from emulation.records import LinkRecord, QueueSample
+from emulation.relay.frames import BurstRule
+from wan.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayPath:
+    """A path's two interfaces in the middle: at its first site's end, and at its last's."""
+
+    name: str
+    left: str
+    right: str
+    mtu_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayPlan:
+    """What a relay needs to know. epoch_s: when the run begins, on the monotonic clock.
+
+    bursts: how the bursts on a path are told, by its name. sample_interval_s: spacing of the queues' time series.
+    calm: the links' events do not happen (for probes).
+    processor: where to run, None for anywhere. real_time: ask for a real-time scheduling priority, which only root may
+    have.
+    """
+
+    topology: Topology
+    paths: tuple[RelayPath, ...]
+    seed: int
+    epoch_s: float
+    bursts: Mapping[str, BurstRule] = field(default_factory=dict)
+    sample_interval_s: float | None = None
+    calm: bool = False
+    processor: int | None = None
+    real_time: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Begin again with fresh links, streams and counts; frames under way are gone. As in `RelayPlan`."""
+
+    seed: int
+    epoch_s: float
+    bursts: Mapping[str, BurstRule] = field(default_factory=dict)
+    sample_interval_s: float | None = None
+    calm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginIteration:
+    """An iteration of the first job begins at `begins_s`, counted from the epoch."""
+
+    iteration: int
+    begins_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Ask for a `RelayReport`. stop: and end afterwards."""
+
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The answer to a `RelayPlan`: frames pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The answer of a relay that ends. reason: one sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayReport:
+    """What a relay, or several together, did since it began, or began again.
+
+    lateness: when frames were sent, less when they were due. reading: when frames were taken from the ring, less when
+    the kernel put them there; links reckon from the latter. cpu_share: of one core, mean and busiest second.
+    ring_dropped: frames that came faster than the relay could take them; unsent: those for which the kernel had no
+    room; backlog_dropped: what all processors' backlogs refused meanwhile, whoever sent it. All three should be zero.
+    real_time: whether a real-time priority was given.
+    """
+
+    elapsed_s: float
+    lateness: Lateness
+    reading: Lateness
+    cpu_share: float
+    busiest_cpu_share: float
+    ring_dropped: int
+    unsent: int
+    backlog_dropped: int
+    real_time: bool
+    links: tuple[LinkRecord, ...]
+    queues: tuple[QueueSample, ...]
+
+    @classmethod
+    def merged(cls, reports: "Sequence[RelayReport]") -> "RelayReport":
+        """Return one report for relays that worked side by side: sums, and of times and shares the worst one's."""
+        return cls(
+            elapsed_s=max(each.elapsed_s for each in reports),
+            lateness=worst([each.lateness for each in reports]),
+            reading=worst([each.reading for each in reports]),
+            cpu_share=max(each.cpu_share for each in reports),
+            busiest_cpu_share=max(each.busiest_cpu_share for each in reports),
+            ring_dropped=sum(each.ring_dropped for each in reports),
+            unsent=sum(each.unsent for each in reports),
+            backlog_dropped=max(each.backlog_dropped for each in reports),  # each has counted the same
+            real_time=all(each.real_time for each in reports),
+            links=tuple(link for each in reports for link in each.links),
+            queues=tuple(sorted((queue for each in reports for queue in each.queues), key=lambda queue: queue.at_s)),
+        )
+
+    def troubles(self, *, p99_limit_s: float = 1e-3, cpu_limit: float = 0.95) -> tuple[str, ...]:
+        """Return what makes the run doubtful, one sentence each."""
+        found = []
+        if self.lateness.p99_s > p99_limit_s:
+            found.append(f"the relay was {self.lateness.p99_s * 1e3:.2f} ms late at the 99th percentile")
+        if self.busiest_cpu_share > cpu_limit:
+            found.append(f"the relay took {self.busiest_cpu_share:.0%} of a core in its busiest second")
+        for count, where in (
+            (self.ring_dropped, "before the relay could take them"),
+            (self.unsent, "for want of room in the kernel"),
+            (self.backlog_dropped, "in the processors' backlogs"),
+        ):
+            if count:
+                found.append(f"{count} packets were lost {where}")
+        return tuple(found)
+
+
+Order = RelayPlan | Restart | BeginIteration | Report
+Answer = Ready | Refusal | RelayReport
+ORDERS = WireFormat[Order](Order)
+"""What a relay is told: a plan first, then the others. `Report` alone is answered, with a `RelayReport`."""
+ANSWERS = WireFormat[Answer](Answer)

@@ -1,0 +1,1 @@
+"""A transport's services as a process of their own, reached over mutually authenticated TLS."""

@@ -1,0 +1,271 @@
+"""The services of one transport as a process of their own, driven in real time.
+
+`python -m emulation.service.program FD`, started with one end of a socket pair. Peers are the coasts' processes, over
+mutually authenticated TLS on a Unix socket. Whoever has no certificate of this run gets nothing, is counted and is told
+of in the records; a coast speaks for the flows that begin at its site, and for no others.
+"""
+
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from emulation.driver import APPLICATION, ARRIVAL, Driver, Port
+from emulation.flows import plan_flows
+from emulation.processes.channel import Channel
+from emulation.processes.coordination import (
+    SERVICE_NEWS,
+    SERVICE_ORDERS,
+    Broken,
+    Connect,
+    Finish,
+    Finished,
+    Noticed,
+    Ready,
+    ServiceNews,
+    ServiceOrder,
+    ServicePlan,
+)
+from emulation.processes.credentials import identities, site_identity, tls_context
+from emulation.processes.worker import work
+from emulation.realtime import RealClock
+from emulation.records import NoticeRecord
+from emulation.service.control import ControlMessage, MalformedControlError
+from emulation.service.tls_stream import TlsStream
+from emulation.services import by_transport, place_services
+from transports.base import Datagram
+from transports.events import Event, Failed, Notice
+from transports.registry import Registry
+
+HANDSHAKE_S = 5.0  # that a peer has to show who it is
+MOST_STRANGERS = 32  # at once, that have not shown it yet
+_BACKLOG = 16
+_LONGEST_WAIT_S = 0.5
+_PRIORITY = 1  # of real time, below the coasts'
+
+
+class ServiceProcess:
+    """Hosts what a plan says. Raises what the transport raises when it makes its services."""
+
+    def __init__(self, plan: ServicePlan, channel: Channel[ServiceNews, ServiceOrder], registry: Registry) -> None:
+        self._channel = channel
+        self._name = plan.address.transport
+        self._clock = RealClock()
+        self._driver = Driver(self._clock)
+        flows = by_transport(plan_flows(plan.spec, registry))[self._name]
+        self._sources = [flow.source for flow in flows]
+        self._placed = place_services(
+            plan.spec.topology,
+            flows,
+            seed=plan.spec.seed,
+            generation=plan.generation,
+            encapsulation_bytes=plan.encapsulation_bytes,
+        )
+        self._ports = [Port(self._driver, each.name, each.machine, self._on_event) for each in self._placed]
+        for number, port in enumerate(self._ports):
+            port.routes = {peer: partial(self._transmit, number, peer) for peer in range(len(flows))}
+        self._context = tls_context(plan.address.credentials, server=True)
+        self._strangers: set[_Visitor] = set()
+        self._coasts: dict[str, _Visitor] = {}
+        self._turned_away: dict[str, int] = {}  # by reason
+        self._rejected = 0
+        with suppress(FileNotFoundError):
+            os.unlink(plan.address.socket)  # of the process before this one
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        self._listener.bind(plan.address.socket)
+        self._listener.listen(_BACKLOG)
+        self._clock.on_readable(self._listener.fileno(), self._accept)
+
+    # -- orders -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone."""
+        self._channel.send(Ready())
+        match self._channel.receive():
+            case Connect(epoch_s=epoch_s):
+                self._clock.epoch_s = epoch_s
+            case other:
+                raise ValueError(f"{type(other).__name__} before time has begun")
+        self._clock.on_readable(self._channel.fileno(), self._obey)
+        self._driver.at(max(0.0, self._clock.now()), APPLICATION, self._begin, None)
+        self._driver.at(self._clock.now(), APPLICATION, self._tick, None)
+        self._driver.run()
+
+    def _obey(self, now: float) -> None:
+        match self._channel.receive():
+            case Finish():
+                self._tell_of_strangers(now)
+                self._channel.send(Finished(samples=(), notices=(), lateness=self._clock.lateness.summary()))
+                self._driver.stop()
+                self._driver.at(now, APPLICATION, _ignore, None)
+            case ServicePlan() | Connect() as order:
+                raise ValueError(f"a second {type(order).__name__}")
+
+    def _begin(self, _: object, now: float) -> None:
+        for port in self._ports:
+            port.pump(now)
+
+    def _tick(self, _: object, now: float) -> None:
+        """Keep the driver's loop alive while nothing is due."""
+        self._driver.at(now + _LONGEST_WAIT_S, APPLICATION, self._tick, None)
+
+    def close(self) -> None:
+        """Close every socket."""
+        self._listener.close()
+        for visitor in (*self._strangers, *self._coasts.values()):
+            visitor.close()
+
+    # -- what services do ---------------------------------------------------------------------------------------------
+
+    def _on_event(self, port: Port, event: Event, now: float) -> None:
+        match event:
+            case Failed():
+                self._channel.send(Broken(reason=f"{port.name}: {event.reason}"))
+            case Notice():
+                self._notice(port.name, event.kind, event.detail, now)
+
+    def _notice(self, source: str, kind: str, detail: str, now: float) -> None:
+        self._channel.send(Noticed(notice=NoticeRecord(source=source, at_s=now, kind=kind, detail=detail)))
+
+    def _transmit(self, number: int, peer: int, datagram: Datagram, now: float) -> None:
+        """Send a datagram to the coast where the peer is; without a stream to it, it is lost."""
+        coast = self._coasts.get(self._sources[peer])
+        if coast is not None:
+            coast.send(ControlMessage.of(datagram, service=number, peer=peer, now=now))
+
+    # -- peers --------------------------------------------------------------------------------------------------------
+
+    def _accept(self, now: float) -> None:
+        try:
+            end, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        if len(self._strangers) >= MOST_STRANGERS:
+            end.close()
+            self._turn_away("too many at once", now)
+            return
+        visitor = _Visitor(self, end)
+        self._strangers.add(visitor)
+        visitor.start()
+        self._driver.at(now + HANDSHAKE_S, APPLICATION, self._lose_patience, visitor)
+
+    def _lose_patience(self, visitor: "_Visitor", now: float) -> None:
+        if visitor in self._strangers:
+            visitor.close()
+            self.left(visitor, "it does not say who it is")
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The terms on which peers are spoken to."""
+        return self._context
+
+    @property
+    def clock(self) -> RealClock:
+        """What watches sockets."""
+        return self._clock
+
+    def introduced(self, visitor: "_Visitor", names: frozenset[str]) -> None:
+        """A visitor has shown a certificate of this run, which speaks for `names`."""
+        site = next((site for site in dict.fromkeys(self._sources) if site_identity(site) in names), None)
+        if site is None:
+            visitor.close()
+            self.left(visitor, "its certificate speaks for no coast")
+            return
+        self._strangers.discard(visitor)
+        visitor.site = site
+        before = self._coasts.pop(site, None)
+        if before is not None:
+            before.close()
+        self._coasts[site] = visitor
+
+    def left(self, visitor: "_Visitor", why: str) -> None:
+        """A visitor is gone."""
+        if visitor in self._strangers:
+            self._strangers.discard(visitor)
+            self._turn_away(why, self._clock.now())
+        elif self._coasts.get(visitor.site) is visitor:
+            del self._coasts[visitor.site]
+
+    def _turn_away(self, why: str, now: float) -> None:
+        self._turned_away[why] = self._turned_away.get(why, 0) + 1
+        if self._turned_away[why] == 1:
+            self._notice(self._name, "service-turned-away", f"a peer: {why}", now)
+
+    def _tell_of_strangers(self, now: float) -> None:
+        for why, count in self._turned_away.items():
+            self._notice(self._name, "service-turned-away", f"{count} in all: {why}", now)
+        if self._rejected:
+            self._notice(self._name, "service-rejected", f"{self._rejected} messages in all", now)
+
+    def heard(self, visitor: "_Visitor", octets: bytes, now: float) -> None:
+        """A coast has said something: let the service hear it when it is time."""
+        try:
+            message = ControlMessage.decode(octets)
+            if message.service >= len(self._ports) or message.peer >= len(self._sources):
+                raise MalformedControlError(f"message: there is no service {message.service} for peer {message.peer}")
+            if self._sources[message.peer] != visitor.site:
+                raise MalformedControlError(f"message: {visitor.site} does not speak for peer {message.peer}")
+        except MalformedControlError as error:
+            self._rejected += 1
+            if self._rejected == 1:
+                self._notice(self._name, "service-rejected", f"from {visitor.site}: {error}", now)
+            return
+        arrives_s = message.arrives_s(self._placed[message.service].delays_s[message.peer], now)
+        if arrives_s is not None:
+            datagram = Datagram(message.peer, message.payload, message.wire_bytes, arrives_s)
+            self._driver.at(arrives_s, ARRIVAL, self._ports[message.service].receive, datagram)
+
+
+class _Visitor:
+    """Somebody at the other end of a stream. site: for which it speaks, "" until that is known."""
+
+    def __init__(self, process: ServiceProcess, end: socket.socket) -> None:
+        self.site = ""
+        self._process = process
+        self._stream = TlsStream(
+            end,
+            process.context,
+            process.clock,
+            server=True,
+            on_open=self._introduce,
+            on_message=partial(process.heard, self),
+            on_closed=partial(process.left, self),
+        )
+
+    def start(self) -> None:
+        self._stream.start()
+
+    def _introduce(self, certificate: Mapping[str, Any] | None) -> None:
+        self._process.introduced(self, identities(certificate))
+
+    def send(self, message: ControlMessage) -> None:
+        if self._stream.is_open:
+            self._stream.send(bytes(message))
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _ignore(_: object, now: float) -> None:
+    """Let the driver's loop see that it has been stopped."""
+
+
+def main() -> int:
+    """Serve the coordinator at the other end of the socket."""
+    return work(
+        SERVICE_NEWS,
+        SERVICE_ORDERS,
+        ServicePlan,
+        lambda plan, channel: ServiceProcess(plan, channel, Registry.installed()),
+        place=lambda plan: f"the services of {plan.address.transport}",
+        priority=_PRIORITY,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

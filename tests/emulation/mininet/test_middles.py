@@ -1,0 +1,72 @@
+"""The same run through the relay, through netem, and through netem on Mininet, on one machine. In the guest:
+`make test-vm`.
+"""
+
+from collections.abc import Mapping
+from math import sqrt
+from statistics import median
+
+import pytest
+
+from emulation.base import Backend, RunSpec
+from emulation.mininet.backend import MininetBackend
+from emulation.real.netns import NetnsBackend
+from runs import job, plane, planes, run_spec, simulate
+from transports.registry import Registry
+from wan.loss import Bernoulli
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.filterwarnings("ignore:The distutils package is deprecated:DeprecationWarning"),  # Mininet's
+]
+RATE_BPS, DELAY_S = 4e6, 0.030  # what an emulated processor keeps up with
+QUEUE_BYTES = 120_000  # twice a burst: nothing overflows
+
+
+def backends() -> Mapping[str, Backend]:
+    registry = Registry.installed()
+    return {
+        "relay": NetnsBackend(registry),
+        "netem": NetnsBackend(registry, impairment="netem"),
+        "mininet": MininetBackend(registry),
+    }
+
+
+def spec_of(transport: str, *, loss: float = 0.0, iterations: int = 5) -> RunSpec:
+    """Return a run of bursts of two bandwidth-delay products, in windows that go stale between them."""
+    link = plane(rate_bps=RATE_BPS, delay_s=DELAY_S, queue_bytes=QUEUE_BYTES, loss=Bernoulli(probability=loss))
+    made = job(transport, shard_bytes=60_000, iterations=iterations, gap_s=0.7, start_s=0.5)
+    return run_spec(planes(link), made, time_limit_s=30.0)
+
+
+def medians_ms(spec: RunSpec, worlds: Mapping[str, Backend]) -> dict[str, float]:
+    found = {}
+    for name, backend in worlds.items():
+        record = backend.run(spec)
+        assert record.status != "failed", (name, record.reason)
+        assert all(row.verified for row in record.iterations), name
+        found[name] = 1e3 * median(row.completion_s for row in record.iterations if row.completion_s is not None)
+    return found
+
+
+@pytest.mark.parametrize("transport", ["reno", "adaptive", "kernel-cubic"])
+def test_relay_netem_and_mininet_take_as_long_for_the_same_bursts(transport: str) -> None:
+    pytest.importorskip("mininet", reason="Mininet is in the guest: make test-vm")
+    spec = spec_of(transport)
+    found = medians_ms(spec, backends())
+    if not transport.startswith("kernel-"):
+        found["sim"] = 1e3 * median(row.completion_s or 0.0 for row in simulate(spec).iterations)
+    assert max(found.values()) < 1.05 * min(found.values()), found
+
+
+def test_relay_and_netem_lose_as_many_packets() -> None:
+    """Of the data packets 3 % are lost, and each is repaired once: within four deviations of a binomial."""
+    spec = spec_of("reno", loss=0.03, iterations=10)
+    found = {}
+    for name in ("relay", "netem"):
+        record = backends()[name].run(spec)
+        assert record.status != "failed", (name, record.reason)
+        packets = sum(flow.packets - flow.repairs for flow in record.flows)
+        deviations = (sum(flow.repairs for flow in record.flows) - 0.03 * packets) / sqrt(0.03 * 0.97 * packets)
+        found[name] = round(deviations, 2)
+    assert all(abs(deviations) < 4 for deviations in found.values()), found
