@@ -20,7 +20,7 @@ from wan.schedule import Outage
 from wan.topology import LinkSpec, Site, Topology
 from wan.topology import Path as WanPath
 
-TOPOLOGY_FILE = Path(__file__).parents[3] / "emulation" / "mininet_topology.py"
+TOPOLOGY_FILE = Path(__file__).parents[3] / "emulation" / "mininet" / "topology.py"
 LINK = LinkSpec(name="plane", a="east", b="west", rate_bps=2e7, delay_s=0.03, loss=Bernoulli(probability=0.02))
 
 pytestmark = pytest.mark.filterwarnings("ignore:The distutils package is deprecated:DeprecationWarning")  # Mininet's
