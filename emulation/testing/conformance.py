@@ -14,7 +14,7 @@ from wan.loss import Bernoulli
 from wan.topology import LinkSpec, Path, Site, Topology
 
 WEST, EAST = "west", "east"
-RATE_BPS = 10e6  # what any machine forwards, in user space and in Python too, even a busy one
+RATE_BPS = 2.5e6  # what any machine forwards, in user space and in Python too, even a busy or an emulated one
 DELAY_S = 0.010
 SHARD_BYTES = 60_000
 PLAIN = TransportUse(name=transports.PLAIN_NAME)

@@ -56,7 +56,7 @@ def test_relay_netem_and_mininet_take_as_long_for_the_same_bursts(transport: str
     found = medians_ms(spec, backends())
     if not transport.startswith("kernel-"):
         found["sim"] = 1e3 * median(row.completion_s or 0.0 for row in simulate(spec).iterations)
-    assert max(found.values()) < 1.05 * min(found.values()), found
+    assert max(found.values()) < 1.10 * min(found.values()), found
 
 
 def test_relay_and_netem_lose_as_many_packets() -> None:
