@@ -126,7 +126,11 @@ def compare(store: Store, keys: Sequence[str]) -> Comparison:
 
     Raises ValueError when there is none. Transports come in the order of their first key.
     """
-    runs = store.runs(keys)
+    return compare_runs(store, store.runs(keys))
+
+
+def compare_runs(store: Store, runs: Sequence[RunRow]) -> Comparison:
+    """Return what these runs of the store say, as `compare` does."""
     if not runs:
         raise ValueError("keys: none of these runs is in the store")
     names = dict.fromkeys(run.transport for run in runs)

@@ -45,11 +45,7 @@ def draw_curves(
     shown = [
         (", ".join(f"{key} = {value}" for key, value in zip(others, panel, strict=True)), members)
         for panel in panels
-        if (
-            members := [
-                group for group in ran if all(group.settings.get(k) == v for k, v in zip(others, panel, strict=True))
-            ]
-        )
+        if (members := [group for group in ran if panel == tuple(group.settings.get(key, "") for key in others)])
     ]
     names = dict.fromkeys(result.name for group in ran for result in group.comparison.transports if result.n)
     looks = looks_of(names, registry)
@@ -100,9 +96,7 @@ def _figure(
         axes.set_xticks(positions, values)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(label)
-        axes.set_title(
-            title or "Median from the second iteration on; band: 10th to 90th percentile", loc="left", fontsize=10
-        )
+        axes.set_title(title or _SHOWN, loc="left", fontsize=10)
     for axes in places[len(panels) :]:
         axes.set_axis_off()
     first = panels[0][1][0].comparison

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
-from experiments.compare import Comparison, compare
+from experiments.compare import Comparison, compare_runs
 from experiments.store import RunRow, Store
 from wan.units import parse_rate, parse_size, parse_time
 
@@ -37,7 +37,7 @@ def groups_of(store: Store, keys: Sequence[str] | None = None) -> list[Group]:
     return [
         Group(
             settings=dict(_split(setting) for setting in kind[-1]),
-            comparison=compare(store, [run.key for run in members]),
+            comparison=compare_runs(store, members),
         )
         for kind, members in together.items()
     ]
