@@ -2,13 +2,13 @@
 
 import argparse
 import csv
-import os
 from pathlib import Path
 from typing import Any
 
 from experiments.arguments import directory
 from experiments.console import DONE, say
-from experiments.store import TABLES, Store, StoreError
+from experiments.store import TABLES, Store
+from experiments.whole_files import written_whole
 
 
 def add_parser(commands: Any) -> None:
@@ -25,16 +25,9 @@ def _export(arguments: argparse.Namespace) -> int:
         for table in TABLES:
             columns, rows = store.dump(table)
             path = results / f"{table}.csv"
-            unfinished = path.with_suffix(f".csv.{os.getpid()}.unfinished")
-            try:
-                with unfinished.open("w", encoding="utf-8", newline="") as file:
-                    writer = csv.writer(file, lineterminator="\n")
-                    writer.writerow(columns)
-                    writer.writerows(rows)
-                unfinished.replace(path)  # a file of that name is whole, always
-            except OSError as error:
-                raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
-            finally:
-                unfinished.unlink(missing_ok=True)
+            with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(columns)
+                writer.writerows(rows)
             say(str(path))
     return DONE

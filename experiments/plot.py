@@ -1,7 +1,6 @@
 """The pictures of a comparison, drawn from the store alone: who is how fast, why, and what loss does to it."""
 
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
 from experiments.compare import Comparison, TransportResult, percentile
 from experiments.pictures import OVERVIEW, SERIES
-from experiments.store import Store, StoreError
+from experiments.store import Store
+from experiments.whole_files import written_whole
 from transports.registry import Registry, UnknownTransportError
 
 STYLE: dict[Any, Any] = {  # of every picture; matplotlib's stubs want its 300 keys as literals
@@ -92,16 +92,10 @@ def draw_comparison(store: Store, comparison: Comparison, registry: Registry, di
 
 def save_picture(figure: Figure, path: Path) -> Path:
     """Write a picture, whole or not at all; return its path. Raises StoreError where it cannot be written."""
-    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")  # two runs may draw into one directory
     FigureCanvasAgg(figure)
-    try:
+    with written_whole(path) as unfinished:
         # no program version and no time in the file: the same results give the same bytes
         figure.savefig(unfinished, format="png", dpi=130, metadata={"Software": None})
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     return path
 
 

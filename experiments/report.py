@@ -1,7 +1,6 @@
 """`bicoastal report`: the results of a directory as one page that any browser shows, with everything in it."""
 
 import argparse
-import os
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -15,6 +14,7 @@ from experiments.console import DONE, say
 from experiments.groups import Group, groups_of, varied
 from experiments.pictures import prepare_matplotlib
 from experiments.store import Store, StoreError
+from experiments.whole_files import written_whole
 from transports.registry import Registry, UnknownTransportError
 
 FILE_NAME = "report.html"
@@ -50,14 +50,8 @@ def _report(arguments: argparse.Namespace) -> int:
             raise StoreError(f"{results}: holds no results yet")
         page = to_page(store, groups, Registry.installed(), title=results.resolve().name)
     path = results / FILE_NAME
-    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
-    try:
+    with written_whole(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     say(str(path))
     return DONE
 
