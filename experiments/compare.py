@@ -107,6 +107,30 @@ class TransportResult:
         """Expiries of a retransmission timer."""
         return sum(flow.timeouts for flow in self.flows)
 
+    @property
+    def trouble(self) -> str:
+        """What there is to say of a status that is not "ok", for people; else nothing."""
+        return f"{self.name} {self.status}: {self.reason}" if self.reason else ""
+
+    def cells(self) -> dict[str, str]:
+        """Return the figures as tables show them, by heading: times in ms, a dash for what is not there."""
+        ran, efficiency, overhead = self.n > 0, self.efficiency_p50, self.overhead
+        times = {
+            "first": self.first_s,
+            "min": percentile(self.completions_s, 0.0),
+            "p50": percentile(self.completions_s, 0.5),
+            "p99": self.p99_s,
+            "max": percentile(self.completions_s, 1.0),
+        }
+        return {
+            "n": str(self.n),
+            **{heading: format_milliseconds(time_s) for heading, time_s in times.items()},
+            "efficiency": "–" if efficiency is None else f"{efficiency:.3f}",
+            "overhead": "–" if overhead is None else f"{100 * overhead:.2f} %",
+            "repairs": str(self.repairs) if ran else "–",
+            "timeouts": str(self.timeouts) if ran else "–",
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -216,26 +240,13 @@ def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -
         whole, broken = heading.replace("-|", ""), heading.replace("|", "\n")
         table.add_column(whole if wide else broken, justify="right", no_wrap=True)
     for result in comparison.transports:
-        times = [percentile(result.completions_s, share) for share in (0.0, 0.5)]
-        times += [result.p99_s, percentile(result.completions_s, 1.0)]
-        if wide:
-            times.insert(0, result.first_s)
-        ran = result.n > 0
-        table.add_row(
-            Text(result.name),
-            Text(result.status, style=STATUS_STYLES[result.status]),
-            str(result.n),
-            *(format_milliseconds(time) for time in times),
-            "–" if result.efficiency_p50 is None else f"{result.efficiency_p50:.3f}",
-            "–" if result.overhead is None else f"{100 * result.overhead:.2f} %",
-            str(result.repairs) if ran else "–",
-            str(result.timeouts) if ran else "–",
-        )
+        cells = result.cells()
+        if not wide:
+            del cells["first"]
+        table.add_row(Text(result.name), Text(result.status, style=STATUS_STYLES[result.status]), *cells.values())
     title = Text(f"{comparison.scenario} in {comparison.backend}: completion of an iteration, ms", style="bold")
     reasons = [
-        Text(f"{result.name} {result.status}: {result.reason}", style=STATUS_STYLES[result.status])
-        for result in comparison.transports
-        if result.reason
+        Text(result.trouble, style=STATUS_STYLES[result.status]) for result in comparison.transports if result.trouble
     ]
     return Group(title, Text(), table, Text(), *reasons, to_notes([*meaning_of(comparison, wide=wide), *notes]))
 

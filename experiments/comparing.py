@@ -186,9 +186,9 @@ def _paths_note(scenario: Scenario) -> str:
     return f"paths: {listed}; shard: {', '.join(format_size(size) for size in shards)} in each direction."
 
 
-def exit_code(comparison: Comparison) -> int:
-    """Return how a command ends that has made this comparison: 1 after a failed run, 3 when nothing was supported."""
-    statuses = [result.status for result in comparison.transports]
+def exit_code(*comparisons: Comparison) -> int:
+    """Return how a command ends that has made these comparisons: 1 after a failed run, 3 when nothing was supported."""
+    statuses = [result.status for comparison in comparisons for result in comparison.transports]
     if "failed" in statuses:
         return FAILED
     return UNSUPPORTED if all(status == "unsupported" for status in statuses) else DONE

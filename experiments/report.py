@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments.arguments import directory
-from experiments.compare import TransportResult, format_milliseconds, meaning_of, percentile
+from experiments.compare import TransportResult, format_milliseconds, meaning_of
 from experiments.console import DONE, say
 from experiments.groups import Group, groups_of, varied
 from experiments.pictures import prepare_matplotlib
@@ -19,9 +19,6 @@ from transports.registry import Registry, UnknownTransportError
 
 FILE_NAME = "report.html"
 MOST_DRAWN = 6  # scenarios with pictures of their own; more are shown by curves and tables alone
-_HEADINGS = (
-    "transport", "status", "n", "first", "min", "p50", "p99", "max", "efficiency", "overhead", "repairs", "timeouts"
-)  # fmt: skip
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; }
@@ -72,7 +69,8 @@ def to_page(store: Store, groups: Sequence[Group], registry: Registry, *, title:
             parts += [_image(path) for path in draw_curves(alike, registry, place)]
         for number, group in enumerate(groups):
             parts += [f'<h2 id="group{number}">{escape(_heading(group))}</h2>', _table(group)]
-            parts += [f'<p class="notes">{escape(line)}</p>' for line in _reasons(group)]
+            troubles = [result.trouble for result in group.comparison.transports if result.trouble]
+            parts += [f'<p class="notes">{escape(trouble)}</p>' for trouble in troubles]
             if len(groups) <= MOST_DRAWN:
                 parts += [_image(path) for path in draw_comparison(store, group.comparison, registry, place)]
     first = groups[0].comparison
@@ -112,7 +110,8 @@ def _heading(group: Group) -> str:
 
 
 def _table(group: Group) -> str:
-    head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
+    headings = ("transport", "status", *group.comparison.transports[0].cells())
+    head = "".join(f"<th>{heading}</th>" for heading in headings)
     rows = "".join(_row(result) for result in group.comparison.transports)
     bound = format_milliseconds(group.comparison.bound_s)
     return (
@@ -122,30 +121,9 @@ def _table(group: Group) -> str:
 
 
 def _row(result: TransportResult) -> str:
-    ran = result.n > 0
-    times = (
-        result.first_s,
-        percentile(result.completions_s, 0.0),
-        percentile(result.completions_s, 0.5),
-        result.p99_s,
-        percentile(result.completions_s, 1.0),
-    )
-    cells = [
-        str(result.n),
-        *map(format_milliseconds, times),
-        "–" if result.efficiency_p50 is None else f"{result.efficiency_p50:.3f}",
-        "–" if result.overhead is None else f"{100 * result.overhead:.2f} %",
-        str(result.repairs) if ran else "–",
-        str(result.timeouts) if ran else "–",
-    ]
     status = f'<td class="{result.status}">{result.status}</td>'
-    return f"<tr><td>{escape(result.name)}</td>{status}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
-def _reasons(group: Group) -> list[str]:
-    return [
-        f"{result.name} {result.status}: {result.reason}" for result in group.comparison.transports if result.reason
-    ]
+    figures = "".join(f"<td>{cell}</td>" for cell in result.cells().values())
+    return f"<tr><td>{escape(result.name)}</td>{status}{figures}</tr>"
 
 
 def _described(name: str, registry: Registry) -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ from rich.text import Text
 
 from emulation.registry import BackendRegistry
 from experiments.arguments import directory
-from experiments.compare import STATUS_STYLES, format_milliseconds, percentile, to_document, to_notes
+from experiments.compare import STATUS_STYLES, format_milliseconds, to_document, to_notes
 from experiments.comparing import MAX_SEEDS, exit_code, resolve_transports
-from experiments.console import DONE, FAILED, UNSUPPORTED
 from experiments.documents import say_document
 from experiments.groups import Group, groups_of
 from experiments.overrides import option, parse_override
@@ -30,6 +29,9 @@ from experiments.study import Study, load_study
 from transports.registry import Registry
 
 _GOOD = ("ok", "degraded")
+_SHOWN = ("n", "bound", "p50", "p99", "max", "efficiency", "overhead")
+_MOST_TOLD = 10  # reasons of runs that did not go well; the page of `report` has all
+_BROKEN = {"efficiency": "effi-\nciency", "overhead": "over-\nhead"}
 
 
 def add_parser(commands: Any) -> None:
@@ -84,8 +86,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         files = [str(store.path), *_draw(study, found, world.transports, out)]  # last: what failed here costs least
     if not arguments.json:
         show(to_notes([f"written: {', '.join(files)}"]))
-    codes = [exit_code(group.comparison) for group in found]
-    return FAILED if FAILED in codes else UNSUPPORTED if set(codes) == {UNSUPPORTED} else DONE
+    return exit_code(*(group.comparison for group in found))
 
 
 def plan_study(
@@ -140,25 +141,17 @@ def to_study_table(study: Study, groups: Sequence[Group]) -> Table:
         table.add_column(axis.key, justify="right", no_wrap=True)
     for heading in ("transport", "status"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("n", "bound", "p50", "p99", "max", "effi-\nciency", "over-\nhead"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in _SHOWN:
+        table.add_column(_BROKEN.get(heading, heading), justify="right", no_wrap=True)
     for group in groups:
         values = [group.settings.get(axis.key, "") for axis in study.axes]
         for result in group.comparison.transports:
-            times = (
-                group.comparison.bound_s,
-                percentile(result.completions_s, 0.5),
-                result.p99_s,
-                percentile(result.completions_s, 1.0),
-            )
+            cells = {**result.cells(), "bound": format_milliseconds(group.comparison.bound_s)}
             table.add_row(
                 *values,
                 result.name,
                 Text(result.status, style=STATUS_STYLES[result.status]),
-                str(result.n),
-                *map(format_milliseconds, times),
-                "–" if result.efficiency_p50 is None else f"{result.efficiency_p50:.3f}",
-                "–" if result.overhead is None else f"{100 * result.overhead:.2f} %",
+                *(cells[heading] for heading in _SHOWN),
             )
             values = [""] * len(values)
     return table
@@ -166,13 +159,8 @@ def to_study_table(study: Study, groups: Sequence[Group]) -> Table:
 
 def _meaning(study: Study, groups: Sequence[Group]) -> list[str]:
     lines = [f"{study.name}: {study.description or 'times in ms'}; completion of an iteration, ms."]
-    reasons: Mapping[str, None] = dict.fromkeys(
-        f"{result.name} {result.status}: {result.reason}"
-        for group in groups
-        for result in group.comparison.transports
-        if result.reason
-    )
-    lines += list(reasons)[:10]
+    troubles = (result.trouble for group in groups for result in group.comparison.transports if result.trouble)
+    lines += list(dict.fromkeys(troubles))[:_MOST_TOLD]
     scales = {group.comparison.scale for group in groups if group.comparison.scale != 1}
     lines += [f"scale: rates and payloads were divided by {scale:g}; the RTT was kept." for scale in sorted(scales)]
     return lines
