@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Raise it as what `guarded` makes one sentence of."""
+        """Raise it as what `experiments.cli` makes one sentence of."""
         raise ScenarioError(re.sub(r"\S+", lambda word: cut(word[0]), message))
 
 

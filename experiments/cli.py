@@ -11,7 +11,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -19,33 +19,14 @@ from experiments.console import BAD_INPUT, DONE, FAILED, INTERRUPTED, UNSUPPORTE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` (default: the process's arguments) asks for, and return its exit code."""
-    return run(_command, argv)
+    """Run the command that `argv` asks for, and return its exit code; what it may raise becomes a sentence and one too.
 
-
-def _command(argv: Sequence[str] | None) -> int:
-    from experiments.parser import build_parser  # noqa: PLC0415 (slow: see the top of this file)
-
-    arguments = build_parser().parse_args(argv)
-    code: int = arguments.command(arguments)
-    return code
-
-
-def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None) -> int:
-    """Return the exit code of a program whose arguments are `argv`; None: the process's, which is then prepared."""
-
-    def prepared() -> int:
+    argv: None for the process's arguments; the process is then prepared.
+    """
+    try:
         if argv is None:
             _prepare_process()
-        return command(argv)
-
-    return guarded(prepared)
-
-
-def guarded(command: Callable[[], int]) -> int:
-    """Return the exit code of `command`; what it may raise becomes a sentence on stderr and a code too."""
-    try:
-        code = command()
+        code = _run(argv)
         sys.stdout.flush()
     except SystemExit as ended:  # argparse, after --help or --version
         return ended.code if isinstance(ended.code, int) else DONE
@@ -69,6 +50,14 @@ def guarded(command: Callable[[], int]) -> int:
             raise
         print(f"bicoastal: {error}", file=sys.stderr)
         return known
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    from experiments.parser import build_parser  # noqa: PLC0415 (slow: see the top of this file)
+
+    arguments = build_parser().parse_args(argv)
+    code: int = arguments.command(arguments)
     return code
 
 

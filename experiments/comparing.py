@@ -21,14 +21,12 @@ from experiments.progress import reporter
 from experiments.reading import ScenarioError
 from experiments.runner import World, plan, run_all
 from experiments.scale import fitting_divisor, make_backend, parse_divisor, scale_notes
-from experiments.scenario import DEFAULT_SCENARIO, MAX_SEED, Scenario, load_scenario
+from experiments.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
 from experiments.showing import show
 from experiments.store import Store
 from experiments.workload import check_transport_name
 from transports.registry import Registry, UnknownTransportError
 from wan.units import format_rate, format_size, format_time
-
-MAX_SEEDS = 100_000
 
 
 def add_parser(commands: Any) -> None:
@@ -75,12 +73,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.seeds <= MAX_SEEDS:
         raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and {MAX_SEEDS}")
     with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
-        scenario = load_scenario(arguments.scenario, world.transports, _overrides(arguments))
+        scenario = load_scenario(arguments.scenario, world.transports, overrides_of(arguments, "iterations", "seed"))
         names = arguments.transport or scenario.transports
         transports = resolve_transports(names, world.transports, arguments.transport)
-    seeds = range(scenario.seed, scenario.seed + arguments.seeds)
-    if seeds[-1] > MAX_SEED:
-        raise ScenarioError(f"--seeds: seed {seeds[-1]} would be more than {MAX_SEED}")
+    seeds = scenario.seeds(arguments.seeds)
     options = {} if arguments.impairment is None else {"impairment": arguments.impairment}
     divisor = parse_divisor(arguments.scale or "auto")
     backend = make_backend(world, arguments.backend, options)
@@ -146,9 +142,10 @@ def _at_scale_notes(scaled: Mapping[str, AtScale], refused: Mapping[str, str]) -
     return notes
 
 
-def _overrides(arguments: argparse.Namespace) -> list[Override]:
+def overrides_of(arguments: argparse.Namespace, *options: str) -> list[Override]:
+    """Return the changes that --set asks for, and those options that set a key of [scenario] with their name."""
     overrides = [parse_override(text) for text in arguments.set]
-    for name in ("iterations", "seed"):
+    for name in options:
         if (value := getattr(arguments, name)) is not None:
             overrides.append(option(f"--{name}", f"scenario.{name}", value))
     return overrides

@@ -105,7 +105,7 @@ from transports.registry import Registry
 from wan.topology import Topology
 
 DEFAULT_SCENARIO = "coast-to-coast"
-MAX_SEED = 2**62
+MAX_SEED, MAX_SEEDS = 2**62, 100_000
 _DEFAULT_TRANSPORTS = ("reno", "cubic", "adaptive")
 _DEFAULT_SITES = ("west", "east")
 
@@ -133,6 +133,13 @@ class Scenario:
     def compared_jobs(self) -> tuple[str, ...]:
         """The jobs that the compared transport carries."""
         return tuple(job.name for job in self.jobs if job.transport is None)
+
+    def seeds(self, count: int) -> range:
+        """Return the seeds of so many runs. Raises ScenarioError where the last one would be too large."""
+        seeds = range(self.seed, self.seed + count)
+        if seeds[-1] > MAX_SEED:
+            raise ScenarioError(f"--seeds: seed {seeds[-1]} would be more than {MAX_SEED}")
+        return seeds
 
     def run_spec(self, transport: str, *, seed: int, sampled: bool = True) -> RunSpec:
         """Return the run of one transport and seed; without time series unless `sampled`."""

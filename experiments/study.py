@@ -30,11 +30,10 @@ from pathlib import Path
 from experiments.bundled import bundled_data, bundled_names
 from experiments.overrides import Override, option
 from experiments.reading import ScenarioError, Table, alternatives, bare, load_toml, parse_toml, shown
-from experiments.scenario import DEFAULT_SCENARIO, Scenario, load_scenario
+from experiments.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
 from transports.registry import Registry
 
 MAX_POINTS = 10_000
-MAX_SEEDS = 100_000
 _MOST_LETTERS = 100
 _SMALL = 0.01  # up to which people count the zeros
 

@@ -13,16 +13,15 @@ from rich.text import Text
 from emulation.registry import BackendRegistry
 from experiments.arguments import directory
 from experiments.compare import STATUS_STYLES, format_milliseconds, to_document, to_notes
-from experiments.comparing import MAX_SEEDS, exit_code, resolve_transports
+from experiments.comparing import exit_code, overrides_of, resolve_transports
 from experiments.documents import say_document
 from experiments.groups import Group, groups_of
-from experiments.overrides import option, parse_override
 from experiments.pictures import prepare_matplotlib
 from experiments.progress import reporter
 from experiments.reading import ScenarioError
 from experiments.runner import Task, World, plan, run_all
 from experiments.scale import fitting_divisor, make_backend, parse_divisor
-from experiments.scenario import MAX_SEED
+from experiments.scenario import MAX_SEEDS
 from experiments.showing import show
 from experiments.store import Store
 from experiments.study import Study, load_study
@@ -58,11 +57,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
     for name, most in (("seeds", MAX_SEEDS), ("workers", 1024)):
         if (given := getattr(arguments, name)) is not None and not 1 <= given <= most:
             raise ScenarioError(f"--{name}: {given} is not between 1 and {most}")
-    overrides = [parse_override(text) for text in arguments.set]
-    if arguments.iterations is not None:
-        overrides.append(option("--iterations", "scenario.iterations", arguments.iterations))
     with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
-        study = load_study(arguments.study, world.transports, overrides)
+        study = load_study(arguments.study, world.transports, overrides_of(arguments, "iterations"))
         transports = resolve_transports(arguments.transport or study.transports, world.transports, arguments.transport)
     groups, workers = plan_study(
         study,
@@ -103,15 +99,12 @@ def plan_study(
         divisor = max(fitting_divisor(made, point.scenario, transports) for point in study.points)
     tasks = []
     for point in study.points:
-        first = point.scenario.seed
-        if first + seeds - 1 > MAX_SEED:
-            raise ScenarioError(f"--seeds: seed {first + seeds - 1} would be more than {MAX_SEED}")
         tasks.append(
             plan(
                 point.scenario,
                 backend=backend,
                 transports=transports,
-                seeds=range(first, first + seeds),
+                seeds=point.scenario.seeds(seeds),
                 sampled=False,
                 scale=divisor,
                 settings=point.settings,
