@@ -14,7 +14,7 @@ from emulation.base import RunFailedError
 from emulation.closing import Closing
 from emulation.ground.coasts import Coasts
 from emulation.ground.namespaces import find_tool, require_tools
-from emulation.probing.flights import Flight, Line, arrival_rate, fly
+from emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile
 from emulation.probing.judgement import binomial_tail, expect, wire_rate_factor
 
 _PING_INTERVAL_S = 0.01
@@ -41,7 +41,7 @@ class Loaded:
 
     rate_bps, wanted_bps: at which the load arrived, and would have on the link as specified, in bits on its wire.
     sent, lost: full packets. expected_loss: share that the link loses by chance; below a load of 1 nothing else may be
-    lost. full_queue_s: how long a full queue lasts, which is part of the round trip wanted from a load of 1 on.
+    lost. From a load of 1 on, a full queue is part of the round trip that is wanted.
     """
 
     load: float
@@ -109,7 +109,7 @@ def measure_loaded(coasts: Coasts, path: str, *, load: float, duration_s: float,
         round_trips=RoundTrips(
             count=len(times_s),
             mean_s=mean_s,
-            p99_s=sorted(times_s)[-1 - len(times_s) // 100],
+            p99_s=quantile(sorted(times_s), 0.99),
             wanted_s=forth.delay_s + back.delay_s + queue_s,
         ),
         rate_bps=rate_bps,

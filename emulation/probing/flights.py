@@ -172,3 +172,8 @@ def idle_time_s(flight: Flight, transmission_s: float, queue_s: float) -> float:
             idle_s += max(0.0, sent_s - free_s)
         free_s = min(max(free_s, sent_s), sent_s + queue_s) + transmission_s
     return idle_s
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the least value that at least `share` of them do not exceed."""
+    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]

@@ -10,7 +10,7 @@ from math import inf
 
 from emulation.base import RunFailedError, UnsupportedError
 from emulation.ground.coasts import Coasts
-from emulation.probing.flights import Flight, Line, arrival_rate, fly, rate_between
+from emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile, rate_between
 from emulation.probing.judgement import (
     DirectionProbe,
     Expected,
@@ -83,7 +83,7 @@ def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: 
             line.close()
     found = []
     for line, delay, (rate_bps, offered_bps), (sent, lost) in zip(lines, delays, rates, losses, strict=True):
-        p50_s, p99_s = _quantile(delay, 0.50), _quantile(delay, 0.99)
+        p50_s, p99_s = quantile(delay, 0.50), quantile(delay, 0.99)
         problems = (
             judge_delay(line.expected, p50_s, tolerances),
             judge_rate(line.expected, rate_bps, offered_bps, tolerances),
@@ -149,7 +149,7 @@ def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list
         wanting = [
             number
             for number, line in enumerate(lines)
-            if number not in found or judge_delay(line.expected, _quantile(found[number], 0.5), tolerances)
+            if number not in found or judge_delay(line.expected, quantile(found[number], 0.5), tolerances)
         ]
         if not wanting:
             break
@@ -200,8 +200,3 @@ def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> 
         flights.append(Flight(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
     fly(flights)
     return [(flight.count, flight.count - len(flight.arrived_s)) for flight in flights]
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the least value that at least `share` of them do not exceed."""
-    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]

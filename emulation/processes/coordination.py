@@ -23,7 +23,7 @@ Times are seconds from the run's epoch, an instant on CLOCK_MONOTONIC, which all
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emulation.base import RunSpec
+from emulation.base import RunFailedError, RunSpec, UnsupportedError
 from emulation.lateness import Lateness
 from emulation.ledger import Tally
 from emulation.processes.credentials import Credentials
@@ -273,3 +273,19 @@ ORDERS: WireFormat[Order] = WireFormat(Order)
 NEWS: WireFormat[News] = WireFormat(News)
 SERVICE_ORDERS: WireFormat[ServiceOrder] = WireFormat(ServiceOrder)
 SERVICE_NEWS: WireFormat[ServiceNews] = WireFormat(ServiceNews)
+
+
+def require_ready(name: str, said: News | ServiceNews) -> None:
+    """Raise what a process's first word means unless it is ready; name: the process's, for sentences.
+
+    UnsupportedError when it cannot carry out its plan, RunFailedError for anything else.
+    """
+    match said:
+        case Ready():
+            return
+        case Refused(reason=reason):
+            raise UnsupportedError(reason)
+        case Broken(reason=reason):
+            raise RunFailedError(f"{name} broke: {reason}")
+        case other:
+            raise RunFailedError(f"{name} said {type(other).__name__}, out of turn")

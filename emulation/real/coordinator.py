@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
-from emulation.base import RunFailedError, RunSpec, UnsupportedError
+from emulation.base import RunFailedError, RunSpec
 from emulation.closing import Closing
 from emulation.ends.kinds import FIRST_PORT
 from emulation.flows import Flow
@@ -30,9 +30,8 @@ from emulation.processes.coordination import (
     Order,
     PathEnd,
     Prepared,
-    Ready,
-    Refused,
     Verified,
+    require_ready,
 )
 from emulation.processes.worker_handle import WorkerHandle
 from emulation.real.conduct import BackgroundConduct, JobConduct
@@ -116,15 +115,7 @@ class Coordinator(Closing):
                     )
                 )
             for coast in self._coasts.values():
-                match coast.hear():
-                    case Ready():
-                        pass
-                    case Refused(reason=reason):
-                        raise UnsupportedError(reason)
-                    case Broken(reason=reason):
-                        raise RunFailedError(f"the process of {coast.site} broke: {reason}")
-                    case other:
-                        raise RunFailedError(f"the process of {coast.site} said {type(other).__name__}, out of turn")
+                require_ready(coast.name, coast.hear())
         except BaseException:
             self.close()
             raise

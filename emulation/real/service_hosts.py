@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from emulation.base import RunFailedError, RunSpec, UnsupportedError
+from emulation.base import RunFailedError, RunSpec
 from emulation.ends.udp import encapsulation_bytes
 from emulation.flows import Flow
 from emulation.processes.channel import ChannelClosedError
@@ -18,11 +18,11 @@ from emulation.processes.coordination import (
     Finished,
     Noticed,
     Ready,
-    Refused,
     ServiceAddress,
     ServiceNews,
     ServiceOrder,
     ServicePlan,
+    require_ready,
 )
 from emulation.processes.credentials import service_identity, site_identity
 from emulation.processes.worker_handle import WorkerGround, WorkerHandle
@@ -70,15 +70,7 @@ class _Host:
         return handle
 
     def await_readiness(self) -> None:
-        match self.handle.hear():
-            case Ready():
-                return
-            case Refused(reason=reason):
-                raise UnsupportedError(reason)
-            case Broken(reason=reason):
-                raise RunFailedError(f"{self.name} broke: {reason}")
-            case other:
-                raise RunFailedError(f"{self.name} said {type(other).__name__}, out of turn")
+        require_ready(self.name, self.handle.hear())
 
     def connect(self, epoch_s: float) -> None:
         """Zero is at `epoch_s`."""
