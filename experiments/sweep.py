@@ -16,6 +16,7 @@ from experiments.compare import STATUS_STYLES, format_milliseconds, to_document,
 from experiments.comparing import exit_code, overrides_of, resolve_transports
 from experiments.documents import say_document
 from experiments.groups import Group, groups_of
+from experiments.overrides import setting
 from experiments.pictures import prepare_matplotlib
 from experiments.progress import reporter
 from experiments.reading import ScenarioError
@@ -67,6 +68,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         seeds=arguments.seeds or study.seeds,
         backend=arguments.backend or study.backend,
         scale=arguments.scale or "auto",
+        settings=[setting(change) for change in arguments.set],
     )
     tasks = [task for group in groups for task in group]
     out = arguments.out or Path("out") / study.name
@@ -86,12 +88,19 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def plan_study(
-    study: Study, world: World, *, transports: Sequence[str], seeds: int, backend: str, scale: str
+    study: Study,
+    world: World,
+    *,
+    transports: Sequence[str],
+    seeds: int,
+    backend: str,
+    scale: str,
+    settings: Sequence[str] = (),
 ) -> tuple[list[list[Task]], int | None]:
     """Return the tasks of each point, and how many processes may run them: 0 in real time, else None, one per core.
 
-    One divisor serves all points, or they could not be compared. Raises ScenarioError, and UnsupportedError where the
-    world carries none of the transports.
+    settings: what was changed at every point, "key=value" each. One divisor serves all points, or they could not be
+    compared. Raises ScenarioError, and UnsupportedError where the world carries none of the transports.
     """
     made = make_backend(world, backend, {})
     divisor = parse_divisor(scale)
@@ -107,7 +116,7 @@ def plan_study(
                 seeds=point.scenario.seeds(seeds),
                 sampled=False,
                 scale=divisor,
-                settings=point.settings,
+                settings=(*settings, *point.settings),
             )
         )
     return tasks, 0 if made.capabilities().real_time else None

@@ -146,6 +146,15 @@ def test_groups_tell_what_was_varied(tmp_path):
     assert varied(groups[:1]) == {}
 
 
+def test_sweeps_that_differ_in_what_was_set_everywhere_are_told_apart(tmp_path):
+    assert sweep("--out", "here") == 0
+    assert sweep("--out", "here", "--set", "links.mtu=1500") == 0
+    with Store.existing(tmp_path / "here") as store:
+        names = [group.name for group in groups_of(store)]
+    assert len(names) == len(set(names)) == 8
+    assert sum(name.startswith("links.mtu = 1500, ") for name in names) == 4
+
+
 def test_groups_come_by_what_their_values_amount_to(tmp_path):
     for value in ("links.rtt=120 ms", "links.rtt=10 ms", "links.rtt=2 ms", "allreduce.pattern=exchange"):
         assert cli.main(["compare", "--backend", "plain", "--set", value, "--iterations", "1", "--out", "here"]) == 0
