@@ -79,17 +79,16 @@ and mean_burst, or good_to_bad, bad_to_good, loss_good, loss_bad), `tail-of-burs
 min_wire_bytes), `trace` (outcomes or file, repeat, min_wire_bytes) and `combined` (parts).
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulation.base import BackgroundSpec, RunSpec, TransportUse
-from experiments.bundled import bundled_data, bundled_names
+from experiments.bundled import find_document
 from experiments.network import MAX_LINKS, read_topology
 from experiments.overrides import Override, apply_overrides
-from experiments.reading import ScenarioError, Table, alternatives, load_toml, parse_toml, shown
+from experiments.reading import ScenarioError, Table
 from experiments.workload import (
     MAX_ITERATIONS,
     JobPlan,
@@ -160,25 +159,8 @@ def load_scenario(source: str, registry: Registry, overrides: Iterable[Override]
 
     Raises ScenarioError in one sentence that says where (file and key, or the option) and what is wrong.
     """
-    if source in bundled_names("scenarios"):
-        label, directory = f"{source}.toml", None
-        document = parse_toml(bundled_data("scenarios", source), label)
-    elif source.endswith(".toml") or os.sep in source or (source and _exists(source)):
-        label, directory = source, Path(source).parent
-        document = load_toml(Path(source), label)
-    else:
-        names = bundled_names("scenarios")
-        raise ScenarioError(
-            f"there is no scenario {shown(source)}{alternatives(source, names)} and any path to a .toml file"
-        )
+    document, label, directory = find_document("scenarios", source)
     return read_scenario(document, label, registry, overrides, directory=directory)
-
-
-def _exists(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except (OSError, ValueError):  # too long for a name, or with a NUL in it
-        return False
 
 
 def read_scenario(

@@ -27,9 +27,9 @@ from itertools import product
 from math import isfinite, prod
 from pathlib import Path
 
-from experiments.bundled import bundled_data, bundled_names
+from experiments.bundled import bundled_names, find_document
 from experiments.overrides import Override, option
-from experiments.reading import ScenarioError, Table, alternatives, bare, load_toml, parse_toml, shown
+from experiments.reading import Table, bare, shown
 from experiments.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
 from transports.registry import Registry
 
@@ -74,17 +74,7 @@ def load_study(source: str, registry: Registry, overrides: Iterable[Override] = 
     Every point's scenario is read here, so that a fault at the last one is found before the first one runs.
     Raises ScenarioError in one sentence that says where (file and key, or the option) and what is wrong.
     """
-    if source in bundled_names("studies"):
-        label, directory = f"{source}.toml", None
-        document = parse_toml(bundled_data("studies", source), label)
-    elif source.endswith(".toml") or os.sep in source:
-        label, directory = source, Path(source).parent
-        document = load_toml(Path(source), label)
-    else:
-        names = bundled_names("studies")
-        raise ScenarioError(
-            f"there is no study {shown(source)}{alternatives(source, names)} and any path to a .toml file"
-        )
+    document, label, directory = find_document("studies", source)
     return _read(Table(document, file=label), registry, directory, list(overrides))
 
 
