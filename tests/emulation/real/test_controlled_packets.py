@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,25 +12,15 @@ from emulation.base import RunSpec
 from emulation.ground.identity import runtime_root
 from emulation.real.netns import NetnsBackend
 from emulation.records import RunRecord
-from processes import all_gone, new_mark, ours
+from processes import ours
 from runs import job, plane, planes, run_spec
 from transports.registry import Registry
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("mark")]
 
 RATE_BPS, DELAY_S = 40e6, 0.010
 QUEUE_BYTES = 150_000  # 30 ms, which a late process may fill, and too much by a fifth overflows within a burst
 BACKEND = NetnsBackend(Registry.installed(), probing=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def mark() -> Iterator[str]:
-    """Whatever a run here starts can be told by it; in the end nothing is left."""
-    name, _, value = new_mark().partition("=")
-    os.environ[name] = value
-    yield f"{name}={value}"
-    del os.environ[name]
-    assert all_gone(f"{name}={value}")
 
 
 def two_jobs(transport: str, *, iterations: int = 4) -> RunSpec:

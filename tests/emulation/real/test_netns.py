@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,26 +13,16 @@ from emulation.base import JobSpec, RunFailedError, RunSpec, TransportUse, Unsup
 from emulation.real.netns import NetnsBackend
 from emulation.records import LinkRecord, RunRecord
 from emulation.testing import check_backend
-from processes import all_gone, new_mark, ours
+from processes import all_gone, ours
 from runs import PLAIN, background, iterations, job, plane, planes, run_spec, simulate
 from transports.registry import Registry
 from wan.loss import Bernoulli, TailOfBurst
 from wan.schedule import Outage
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("mark")]
 
 RATE_BPS, DELAY_S = 8e6, 0.010
 BACKEND = NetnsBackend(Registry.installed(), probing=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def mark() -> Iterator[str]:
-    """Whatever a run here starts can be told by it; in the end nothing is left."""
-    name, _, value = new_mark().partition("=")
-    os.environ[name] = value
-    yield f"{name}={value}"
-    del os.environ[name]
-    assert all_gone(f"{name}={value}")
 
 
 def spec_of(transport: str, *, links: int = 1, changes: dict[str, object] | None = None, **of_job: object) -> RunSpec:
