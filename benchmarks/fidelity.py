@@ -1,6 +1,6 @@
 """How true the middle of the `netns` world is to its specification, idle and loaded: round trips, rate, losses.
 
-    python benchmarks/fidelity.py [relay|netem] [--seconds S] [--rate R] [--loss P]
+    python benchmarks/fidelity.py [relay|netem] [--seconds S] [--rate R] [--loss P] [--seed N]
 
 One path of 60 ms and `--rate`, which loses packets at random with `--loss`. Full packets go from east to west at shares
 of the rate; ping runs beside them. From the rate on, the queue of one BDP is full, and the loss in the table is the
@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=parse_time, default=10.0, metavar="S", help="of each load (default: 10 s)")
     parser.add_argument("--rate", type=parse_rate, default=250e6, metavar="R", help="default: 250 Mbit/s")
     parser.add_argument("--loss", type=parse_probability, default=1e-3, metavar="P", help="default: 1e-3")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the losses (default: 1)")
     arguments = parser.parse_args()
     link = LinkSpec(
         name="link",
@@ -53,11 +54,11 @@ def main() -> int:
             print(_HEADINGS)
             if arguments.impairment == "netem":
                 coasts = stack.enter_context(TwoCoasts(topology, stages=netem.stage_counts(topology)))
-                netem.apply(coasts, seed=1)
+                netem.apply(coasts, seed=arguments.seed)
                 relays = None
             else:
                 coasts = stack.enter_context(TwoCoasts(topology))
-                relays = stack.enter_context(Relays(coasts, seed=1))
+                relays = stack.enter_context(Relays(coasts, seed=arguments.seed))
             for load in LOADS:
                 print(
                     _row(
