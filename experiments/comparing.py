@@ -90,7 +90,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         seeds=seeds,
         scale=divisor,
         options=options,
-        settings=[setting(change) for change in arguments.set],
+        settings=settings_of(arguments),
     )
     out = arguments.out or Path("out") / scenario.name
     with Store(out) as store:
@@ -149,6 +149,14 @@ def overrides_of(arguments: argparse.Namespace, *options: str) -> list[Override]
         if (value := getattr(arguments, name)) is not None:
             overrides.append(option(f"--{name}", f"scenario.{name}", value))
     return overrides
+
+
+def settings_of(arguments: argparse.Namespace) -> list[str]:
+    """Return what --set and --iterations change, "key=value" each: what is said of the runs (`Task.settings`)."""
+    settings = [setting(text) for text in arguments.set]
+    if arguments.iterations is not None:
+        settings.append(f"scenario.iterations={arguments.iterations}")
+    return settings
 
 
 def resolve_transports(names: Sequence[str], registry: Registry, given: Sequence[str] | None) -> list[str]:

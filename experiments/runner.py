@@ -81,7 +81,7 @@ def plan(
 ) -> list[Task]:
     """Return a task for each transport and seed, transport by transport; scale: see `emulation.scaled`.
 
-    settings: as in `Task`.
+    settings: as in `Task`; the last one of a key holds.
     Time series are kept for the first seed alone, if `sampled`: they take most of the room, and one is enough to draw.
     """
     return [
@@ -91,7 +91,7 @@ def plan(
             backend=backend,
             spec=scaled_run(scenario.run_spec(transport, seed=seed, sampled=sampled and seed == seeds[0]), scale),
             options=tuple(sorted((options or {}).items())),
-            settings=tuple(settings),
+            settings=tuple({text.partition("=")[0]: text for text in settings}.values()),
         )
         for transport in transports
         for seed in seeds

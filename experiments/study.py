@@ -57,13 +57,17 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What is to be run. points: the last axis varies fastest. transports: those named, else the scenario's."""
+    """What is to be run. points: the last axis varies fastest. transports: those named, else the scenario's.
+
+    settings: what `[set]` changes at every point, "key=value" each.
+    """
 
     name: str
     description: str
     backend: str
     seeds: int
     transports: tuple[str, ...]
+    settings: tuple[str, ...]
     axes: tuple[Axis, ...]
     points: tuple[Point, ...]
 
@@ -89,8 +93,9 @@ def _read(document: Table, registry: Registry, directory: Path | None, overrides
     backend = header.text("backend", "sim")
     seeds = header.integer("seeds", 1, least=1, most=MAX_SEEDS)
     header.finish()
-    common = document.table("set")
-    changes = [option(common.label(key), key, value) for key, value in common.rest().items()]
+    table = document.table("set")
+    common = table.rest()
+    changes = [option(table.label(key), key, value) for key, value in common.items()]
     axes: list[Axis] = []
     given: list[list[Override]] = []
     for table in document.tables("axes", required=True):
@@ -119,6 +124,7 @@ def _read(document: Table, registry: Registry, directory: Path | None, overrides
         backend=backend,
         seeds=seeds,
         transports=transports or points[0].scenario.transports,
+        settings=tuple(f"{key}={value_text(value)}" for key, value in common.items()),
         axes=tuple(axes),
         points=points,
     )
@@ -145,7 +151,7 @@ def _read_axis(table: Table) -> tuple[Axis, list[Override]]:
     return Axis(key=key, label=label, values=tuple(texts)), changes
 
 
-def value_text(value: bool | int | float | str) -> str:
+def value_text(value: object) -> str:
     """Return a value as people write it behind `--set KEY=`, digit for digit: 1e-4, not 0.0001, and 2, not 2.0."""
     match value:
         case bool():

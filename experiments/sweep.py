@@ -13,10 +13,9 @@ from rich.text import Text
 from emulation.registry import BackendRegistry
 from experiments.arguments import directory
 from experiments.compare import STATUS_STYLES, format_milliseconds, to_document, to_notes
-from experiments.comparing import exit_code, overrides_of, resolve_transports
+from experiments.comparing import exit_code, overrides_of, resolve_transports, settings_of
 from experiments.documents import say_document
 from experiments.groups import Group, groups_of
-from experiments.overrides import setting
 from experiments.pictures import prepare_matplotlib
 from experiments.progress import reporter
 from experiments.reading import ScenarioError
@@ -68,7 +67,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         seeds=arguments.seeds or study.seeds,
         backend=arguments.backend or study.backend,
         scale=arguments.scale or "auto",
-        settings=[setting(change) for change in arguments.set],
+        settings=[*study.settings, *settings_of(arguments)],
     )
     tasks = [task for group in groups for task in group]
     out = arguments.out or Path("out") / study.name

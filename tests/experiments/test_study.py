@@ -43,6 +43,7 @@ def test_every_combination_is_a_point_and_the_last_axis_varies_fastest(tmp_path)
     assert [loss_of(point) for point in found.points] == [1e-3, 1e-3, 0.0, 0.0]
     assert [point.scenario.jobs[0].iterations for point in found.points] == [7] * 4
     assert {link.mtu_bytes for point in found.points for link in point.scenario.topology.links.values()} == {1500}
+    assert found.settings == ("scenario.iterations=7",)
     assert [axis.label for axis in found.axes] == ["links.loss", "round trip"]
     assert (found.seeds, found.backend, found.transports) == (3, "sim", ("reno", "cubic", "adaptive"))
 
