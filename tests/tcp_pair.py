@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from ipaddress import IPv4Address
 from itertools import count
+from random import Random
 
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Raw
@@ -18,16 +19,19 @@ from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from transports.registry import Registry
 from transports.tcp.connection import TcpEndpoint
 from transports.tcp.parameters import TcpParameters
-from transports.tcp.segment import FourTuple, Segment
+from transports.tcp.segment import SYN, FourTuple, Segment
 
 CLIENT, SERVER = "client", "server"
 ROLES = (CLIENT, SERVER)
-MASK = 0xFFFFFFFF
+U32 = 1 << 32
+MASK = U32 - 1
 DELAY_S = 0.030
 RTT_S = 2 * DELAY_S
 MTU = 1500
 MSS = 1448  # 1500 - 20 (IP) - 20 (TCP) - 12 (timestamps)
 FRAME = 16  # octets that frame a message
+RATE_BPS = 100e6  # a full segment every 0.12 ms
+MIN_RTO_S = 0.2
 FOREVER = float("inf")
 
 
@@ -194,12 +198,20 @@ class Pair:
         return [
             packet
             for packet in self.packets
-            if packet.role == role and packet.data is None and packet.at_s >= since_s and not packet.segment.flags & 2
+            if packet.role == role and packet.data is None and packet.at_s >= since_s and not packet.segment.flags & SYN
         ]
 
     def repairs(self, role: str = CLIENT) -> list[Packet]:
         """Return what `role` has sent again."""
         return [packet for packet in self.sent(role) if packet.repair]
+
+    def transmissions(self, segment: int) -> list[float]:
+        """Return when the client has sent its full segment of this number, counted from 0."""
+        return [packet.at_s for packet in self.sent() if packet.start == segment * MSS]
+
+    def handshakes(self, role: str) -> list[Packet]:
+        """Return the SYNs or SYN-ACKs that `role` has sent."""
+        return [packet for packet in self.packets if packet.role == role and packet.segment.flags & SYN]
 
     def received(self, role: str = SERVER) -> list[tuple[float, bytes]]:
         """Return when `role` had which whole message."""
@@ -306,6 +318,21 @@ def addresses(four_tuple: FourTuple) -> tuple[str, str]:
 def options(tcp: TCP) -> dict[str, object]:
     """Return the options that scapy sees, padding left out."""
     return {kind: value for kind, value in tcp.options if kind not in ("NOP", "EOL")}
+
+
+def payload(size: int, seed: int = 0) -> bytes:
+    """Return a message of octets that a mistake would show in."""
+    return Random(seed).randbytes(size)
+
+
+def filler(size: int) -> bytes:
+    """Return octets that any stream may hold: empty messages, one after another."""
+    return bytes(size)
+
+
+def whole_segments(count: int) -> bytes:
+    """Return a message that fills `count` segments."""
+    return payload(count * MSS - FRAME)
 
 
 def lose_data(*numbers: int, role: str = CLIENT) -> Callable[[Packet], bool]:
