@@ -30,6 +30,7 @@ RTT_S = 2 * DELAY_S
 MTU = 1500
 MSS = 1448  # 1500 - 20 (IP) - 20 (TCP) - 12 (timestamps)
 FRAME = 16  # octets that frame a message
+HEAD = (1).to_bytes(8, "big") + (10**9).to_bytes(8, "big")  # announces more than any test sends
 RATE_BPS = 100e6  # a full segment every 0.12 ms
 MIN_RTO_S = 0.2
 FOREVER = float("inf")
