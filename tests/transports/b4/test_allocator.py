@@ -1,3 +1,5 @@
+"""The allocator against linear programs, exact filling and an exact greedy search, on any network."""
+
 from collections.abc import Sequence
 from fractions import Fraction
 from math import fsum, inf
@@ -19,8 +21,7 @@ from b4_reference import (
 from transports.b4.allocator import Allocation, FlowGroup, TunnelGroup, allocate
 from transports.b4.bandwidth import Application
 from transports.b4.network import Edge, Network
-from transports.b4.tunnels import Tunnel, cheapest_tunnels, route_of
-from wan.topology import LinkSpec, Path, Site, Topology
+from transports.b4.tunnels import cheapest_tunnels, route_of
 
 G = 1e9
 SITES = "ABCDE"
@@ -279,69 +280,6 @@ def test_more_rounds_are_feasible_and_never_less_max_min_fair(
         assert group.rate_bps == pytest.approx(group.group.function.bps_at(group.fair_share), rel=1e-7)
 
 
-def test_in_another_round_who_has_another_way_keeps_off_the_bottleneck() -> None:
-    # From A to B over C is cheaper than over D, but C-B is all that X has. There is enough for both.
-    costs = {"A-C": 1.0, "C-B": 1.0, "A-D": 1.25, "D-B": 1.25, "X-C": 1.0}
-    edges = tuple(
-        Edge(link=link, tail=link[0], head=link[2], capacity_bps=10 * G, cost=cost) for link, cost in costs.items()
-    )
-    job = Application(name="job", weight=1, demand_bps=10 * G)
-    groups = [FlowGroup(source=source, destination="B", applications=(job,)) for source in "AX"]
-    network = Network(sites=tuple("ABCDX"), edges=edges)
-    assert [group.rate_bps / G for group in allocate(network, groups).groups] == pytest.approx([10, 5])
-    allocation = allocate(network, groups, rounds=2)
-    assert [group.rate_bps / G for group in allocation.groups] == pytest.approx([10, 10])
-    assert [share.tunnel.links for share in allocation.groups[0].tunnels] == [("A-D", "D-B")]
-    assert allocation.groups[1].tunnels[0].tunnel.links == ("X-C", "C-B")
-
-
-def two_jobs(small_demand_bps: float) -> dict[str, float]:
-    network = Network(sites=("A", "B"), edges=(Edge(link="wan", tail="A", head="B", capacity_bps=11 * G),))
-    jobs = (
-        Application(name="large", weight=10, demand_bps=inf),
-        Application(name="small", weight=1, demand_bps=small_demand_bps),
-    )
-    group = FlowGroup(source="A", destination="B", applications=jobs)
-    return allocate(network, [group]).of("A", "B").application_bps
-
-
-def test_two_jobs_share_a_bottleneck_by_their_weights() -> None:
-    assert two_jobs(inf) == pytest.approx({"large": 10 * G, "small": 1 * G})
-
-
-def test_what_the_smaller_job_leaves_goes_to_the_other() -> None:
-    assert two_jobs(0.25 * G) == pytest.approx({"large": 10.75 * G, "small": 0.25 * G})
-
-
-def planes(count: int) -> Topology:
-    return Topology(
-        sites=[Site(name="east"), Site(name="west")],
-        links=[LinkSpec(name=f"p{n}", a="east", b="west", rate_bps=100 * G, delay_s=0.03) for n in range(count)],
-        paths=[Path(name=f"plane-{n}", sites=("east", "west"), links=(f"p{n}",)) for n in range(count)],
-    )
-
-
-def test_after_an_outage_the_surviving_planes_carry_the_traffic() -> None:
-    network = Network.from_topology(planes(4))
-    job = Application(name="job", weight=1, demand_bps=350 * G)
-    groups = [FlowGroup(source=a, destination=b, applications=(job,)) for a, b in (("east", "west"), ("west", "east"))]
-    before = allocate(network, groups)
-    after = allocate(network, groups, failed=["p1"])
-    for source, destination in (("east", "west"), ("west", "east")):
-        assert before.of(source, destination).rate_bps == pytest.approx(350 * G)
-        assert after.of(source, destination).rate_bps == pytest.approx(300 * G)
-        assert [share.tunnel.links for share in after.of(source, destination).tunnels] == [("p0",), ("p2",), ("p3",)]
-
-
-def test_a_group_without_a_way_gets_nothing_and_is_no_error() -> None:
-    network = Network(sites=("A", "B"), edges=(Edge(link="x", tail="A", head="B", capacity_bps=G),))
-    job = Application(name="job", weight=1, demand_bps=G)
-    allocation = allocate(network, [FlowGroup(source="A", destination="B", applications=(job,))], failed={"x"})
-    assert allocation.groups[0].tunnels == ()
-    assert allocation.groups[0].fair_share == 0
-    assert allocation.groups[0].application_bps == {"job": 0}
-
-
 def test_weights_far_apart_do_not_lose_the_light_ones_slope() -> None:
     # The heavy groups leave the shared edge one after the other; what is left of its slope is 18 digits smaller.
     network = Network(sites=("A", "B"), edges=(Edge(link="x", tail="A", head="B", capacity_bps=4 * G),))
@@ -353,85 +291,6 @@ def test_weights_far_apart_do_not_lose_the_light_ones_slope() -> None:
     allocation = allocate(network, groups)
     assert [group.rate_bps / G for group in allocation.groups] == pytest.approx([1, 1, 1, 0.5, 0.5])
     check_feasible(network, allocation)
-
-
-def test_with_too_many_tunnels_the_last_and_the_widest_are_kept() -> None:
-    gbps = (5, 1, 8, 2, 3)
-    edges = tuple(Edge(link=f"p{n}", tail="A", head="B", capacity_bps=rate * G, cost=n) for n, rate in enumerate(gbps))
-    job = Application(name="job", weight=1, demand_bps=inf)
-    group = FlowGroup(source="A", destination="B", applications=(job,))
-    allocation = allocate(Network(sites=("A", "B"), edges=edges), [group], tunnels_per_group=3)
-    assert [share.tunnel.name for share in allocation.groups[0].tunnels] == ["p0", "p2", "p4"]
-    assert allocation.rate_bps == pytest.approx(16 * G)
-
-
-JOB = Application(name="job", weight=1, demand_bps=G)
-NETWORK = Network(
-    sites=("A", "B", "C"),
-    edges=(Edge(link="x", tail="A", head="B", capacity_bps=G), Edge(link="y", tail="B", head="C", capacity_bps=G)),
-)
-GROUP = FlowGroup(source="A", destination="B", applications=(JOB,))
-
-
-@pytest.mark.parametrize("pair", [("A", "Z"), ("Z", "B")])
-def test_demands_that_name_unknown_sites_are_refused(pair: tuple[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"^groups: 'Z' is not a site"):
-        allocate(NETWORK, [FlowGroup(source=pair[0], destination=pair[1], applications=(JOB,))])
-
-
-def test_two_groups_of_one_key_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^groups: two"):
-        allocate(NETWORK, [GROUP, GROUP])
-
-
-@pytest.mark.parametrize("quantum", [0, -0.5, 0.3, 2, inf])
-def test_a_quantum_that_does_not_divide_one_is_refused(quantum: float) -> None:
-    with pytest.raises(ValueError, match=r"^quantum: "):
-        allocate(NETWORK, [GROUP], quantum=quantum)
-
-
-@pytest.mark.parametrize("failed", [["z"], "x"])
-def test_unknown_failed_links_are_refused(failed: list[str] | str) -> None:
-    with pytest.raises(ValueError, match=r"^failed: "):
-        allocate(NETWORK, [GROUP], failed=failed)
-
-
-@pytest.mark.parametrize("rounds", [0, 101])
-def test_rounds_that_are_none_or_too_many_are_refused(rounds: int) -> None:
-    with pytest.raises(ValueError, match=r"^rounds: "):
-        allocate(NETWORK, [GROUP], rounds=rounds)
-
-
-def test_rounds_with_listed_tunnels_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^rounds: "):
-        allocate(NETWORK, [GROUP], rounds=2, tunnels=cheapest_tunnels(NETWORK, [("A", "B")], 1))
-
-
-def test_no_tunnels_at_all_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^tunnels_per_group: "):
-        allocate(NETWORK, [GROUP], tunnels_per_group=0)
-
-
-@pytest.mark.parametrize(
-    "tunnel",
-    [
-        Tunnel(name="t", sites=("A", "B"), links=("y",)),
-        Tunnel(name="t", sites=("A", "C"), links=("x",)),
-        Tunnel(name="t", sites=("B", "C"), links=("y",)),
-    ],
-)
-def test_tunnels_that_the_network_does_not_have_are_refused(tunnel: Tunnel) -> None:
-    with pytest.raises(ValueError, match=r"^tunnels: 't' "):
-        allocate(NETWORK, [GROUP], tunnels={("A", "B"): (tunnel,)})
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("source", ""), ("destination", "A"), ("applications", ()), ("applications", (JOB, JOB))],
-)
-def test_bad_flow_groups_are_refused(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"^{field}: "):
-        FlowGroup(**{"source": "A", "destination": "B", "applications": (JOB,), field: value})
 
 
 @pytest.mark.slow
