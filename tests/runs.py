@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from emulation.base import BackgroundSpec, JobSpec, ParameterValue, RunSpec, TransportUse
-from emulation.records import IterationRecord, RunRecord
+from emulation.records import IterationRecord, LinkRecord, RunRecord
 from emulation.simulator import SimulatorBackend
 from emulation.testing.transports import PLAIN_NAME
 from transports.registry import Registry, TransportSpec
@@ -20,6 +20,9 @@ PLAIN = PLAIN_NAME  # 37 bytes of header behind 28 of IP and UDP, acknowledgemen
 # IPv4 20, TCP 20, timestamps 12; a message's 16 bytes of framing travel in its first segment.
 TCP_ACK_BYTES = 52
 TCP_FRAME_BYTES = 16
+DATA_BYTES = 1000 + TCP_FRAME_BYTES + TCP_ACK_BYTES  # the IP packet of a message of 1,000 bytes
+DATA_WIRE_BYTES = DATA_BYTES + FRAMING_BYTES
+ACK_WIRE_BYTES = TCP_ACK_BYTES + FRAMING_BYTES
 
 
 def plane(name: str = "plane0", **changes: Any) -> LinkSpec:
@@ -89,3 +92,8 @@ def simulate(spec: RunSpec, *specs: TransportSpec) -> RunRecord:
 def iterations(record: RunRecord, job: str = "job") -> list[IterationRecord]:
     """Return the iterations of a job."""
     return [row for row in record.iterations if row.job == job]
+
+
+def links(record: RunRecord) -> dict[tuple[str, str], LinkRecord]:
+    """Return what each direction of each link carried, by the link's name and its direction's."""
+    return {(row.link, row.direction): row for row in record.links}
