@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
-from toys import ACK, DATA, ArqEndpoint, Frame
+from toy_frame import ACK, DATA, Frame
+from toys import ArqEndpoint
 from transports.base import Counters, Datagram, EndpointContext, Sample
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 

@@ -12,7 +12,8 @@ from emulation.base import RunSpec, UnsupportedError
 from emulation.records import RunRecord
 from emulation.streams import stream
 from runs import DELAY_S, background, job, plane, planes, run_spec, simulate
-from toys import STEERED, STRIPER, ArqEndpoint, Frame, Governor, SteeredEndpoint
+from toy_frame import Frame
+from toys import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
 from transports.base import Datagram, Endpoint, EndpointContext, Machine, ServiceContext, ServicePlacement
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
 from transports.registry import TransportSpec

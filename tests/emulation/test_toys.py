@@ -7,7 +7,8 @@ import pytest
 from emulation.base import JobSpec, RunSpec, TransportUse, UnsupportedError
 from emulation.records import RunRecord
 from emulation.simulator import SimulatorBackend
-from toys import NATIVE, OVERHEAD_BYTES, STEERED, STRIPER
+from toy_frame import OVERHEAD_BYTES
+from toys import NATIVE, STEERED, STRIPER
 from transports.registry import Registry
 from wan.allreduce import AllReduceSpec
 from wan.loss import Bernoulli, LossSpec, NoLoss

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from broken_toys import BROKEN
-from toys import STEERED, STRIPER, ArqEndpoint, Frame, Governor, SteeredEndpoint
+from toy_frame import Frame
+from toys import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
 from transports.base import Datagram, EndpointContext, ServiceContext, ServicePlacement
 from transports.testing import ConformanceError, check_transport
 
