@@ -6,13 +6,12 @@ It is independent of the driver that runs experiments, so that neither hides a m
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
-from typing import Any
 
 from transports.base import Datagram, EndpointContext, PathView, Rng, ServiceContext
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from transports.registry import TransportSpec
+from transports.testing.agenda import Agenda
+from transports.testing.deliveries import Deliveries
 from transports.testing.port import IP_HEADER_BYTES, ContractError, Encoding, Port, Transcript, flip
 from transports.testing.schedules import (
     CLIENT_SITE,
@@ -51,7 +50,7 @@ class Outcome:
 
 
 class Shuttle:
-    """One schedule, run once. `now` is where its clock stands, for the report of a failure."""
+    """One schedule, run once."""
 
     def __init__(
         self,
@@ -63,18 +62,14 @@ class Shuttle:
         encoding: Encoding,
         time_limit_s: float,
     ) -> None:
-        self.now = schedule.start_s
+        self._agenda = Agenda(schedule.start_s, time_limit_s)
         self._schedule = schedule
         self._encoding = encoding
-        self._time_limit_s = time_limit_s
-        self._heap: list[tuple[float, int, Callable[[Any, float], None], Any]] = []
-        self._next = count().__next__
         self._transcript = Transcript(encoding)
-        self._garbage = self._messages = self._payload_bytes = 0
+        self._garbage = 0
+        self._deliveries = Deliveries()
         size = sum(offer.size_bytes for offer in schedule.offers)
         self._datagram_limit = 20_000 + 20 * (size // 500 + 100 * schedule.iterations)
-        self._expected: dict[tuple[str, int], bytes] = {}
-        self._received: set[tuple[str, int]] = set()
 
         def rng(name: str) -> Rng:
             return stream(rng_factory, schedule.seed, schedule.number, name)
@@ -88,6 +83,11 @@ class Shuttle:
             for index, link in enumerate(schedule.links)
         ]
         self._build(spec, parameters, rng)
+
+    @property
+    def now(self) -> float:
+        """Where the clock stands, for the report of a failure."""
+        return self._agenda.now
 
     # -- building -----------------------------------------------------------------------------------------------------
 
@@ -137,14 +137,14 @@ class Shuttle:
         def carry(datagram: Datagram, now: float) -> None:
             target.seen.append(datagram)
             for arrival in link.submit(datagram, now):
-                self._at(arrival.at_s, self._arrive, (target, link, datagram, arrival, now))
+                self._agenda.at(arrival.at_s, self._arrive, (target, link, datagram, arrival, now))
 
         return carry
 
     def _control_route(self, source: Port, target: Port, path_id: int) -> Callable[[Datagram, float], None]:
         def carry(datagram: Datagram, now: float) -> None:
             arriving = datagram._replace(path_id=path_id)
-            self._at(now + self._schedule.control_delay_s, self._arrive_controlled, (source, target, arriving))
+            self._agenda.at(now + self._schedule.control_delay_s, self._arrive_controlled, (source, target, arriving))
 
         return carry
 
@@ -164,8 +164,8 @@ class Shuttle:
         names = ("lost", "dropped_queue", "dropped_outage", "reordered", "duplicated", "corrupted")
         links = [link for pair in self._links for link in pair.values()]
         return Outcome(
-            messages=self._messages,
-            payload_bytes=self._payload_bytes,
+            messages=self._deliveries.messages,
+            payload_bytes=self._deliveries.payload_bytes,
             datagrams=self._transcript.datagrams,
             garbage=self._garbage,
             gave_up=gave_up,
@@ -180,20 +180,21 @@ class Shuttle:
         self._begin(0)
         for port in (*self._services, self._server, self._client):
             self._pump(port, self.now)
-        self._advance(lambda: self._client.connected and self._server.connected, "both ends were connected")
+        self._agenda.advance(lambda: self._client.connected and self._server.connected, "both ends were connected")
         for iteration, gap_s in enumerate(schedule.gaps_s, start=1):
             self._begin(iteration)
             for offer in schedule.offers:
                 if offer.iteration == iteration:
-                    self._expected[_far(offer.role), offer.message_id] = self._content.octets(offer.size_bytes)
-                    self._at(self.now + offer.offset_s, self._offer, offer)
-            self._advance(lambda: not self._expected, "every message had been delivered")
-            self._rest(gap_s)
+                    content = self._content.octets(offer.size_bytes)
+                    self._deliveries.expect(_far(offer.role), offer.message_id, content)
+                    self._agenda.at(self.now + offer.offset_s, self._offer, offer)
+            self._agenda.advance(self._deliveries.complete, "every message had been delivered")
+            self._agenda.rest(gap_s)
             for port in ends:
                 port.check_observations(self.now)
-        self._rest(SILENCE_AFTER_S)
+        self._agenda.rest(SILENCE_AFTER_S)
         silent_since = self.now
-        self._rest(SILENCE_FOR_S)
+        self._agenda.rest(SILENCE_FOR_S)
         for port in ends:
             if port.sent_at > silent_since:
                 raise ContractError(f"{port.name} still sends {SILENCE_AFTER_S:g} s after all was delivered")
@@ -205,38 +206,15 @@ class Shuttle:
                 link.begin_iteration(iteration, self.now)
         for garbage in self._schedule.garbage:
             if garbage.iteration == iteration:
-                self._at(self.now + garbage.offset_s, self._throw_garbage, garbage)
+                self._agenda.at(self.now + garbage.offset_s, self._throw_garbage, garbage)
         for service in self._services:
-            self._at(self.now, self._throw_at_service, service)
-
-    def _at(self, at_s: float, action: Callable[[Any, float], None], argument: Any) -> None:
-        heappush(self._heap, (at_s, self._next(), action, argument))
-
-    def _advance(self, done: Callable[[], bool], goal: str) -> None:
-        limit_s = self.now + self._time_limit_s
-        while not done():
-            if not self._heap:
-                raise ContractError(f"nothing was left to happen before {goal}")
-            if self._heap[0][0] > limit_s:
-                raise ContractError(f"{self._time_limit_s:g} s passed before {goal}")
-            self._step()
-
-    def _rest(self, duration_s: float) -> None:
-        until_s = self.now + duration_s
-        while self._heap and self._heap[0][0] <= until_s:
-            self._step()
-        self.now = until_s
-
-    def _step(self) -> None:
-        at_s, _, action, argument = heappop(self._heap)
-        self.now = max(self.now, at_s)
-        action(argument, self.now)
+            self._agenda.at(self.now, self._throw_at_service, service)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def _offer(self, offer: Offer, now: float) -> None:
         port = self._client if offer.role == "client" else self._server
-        content = self._expected[_far(offer.role), offer.message_id]
+        content = self._deliveries.expected(_far(offer.role), offer.message_id)
         data: Buffer = (content, bytearray(content), memoryview(content))[offer.message_id % 3]
         port.call("send_message", offer.message_id, data, now)
         self._pump(port, now)
@@ -283,9 +261,8 @@ class Shuttle:
         self._garbage += 1
         if garbage.kind == "flipped":
             self._receive_bad(port, _datagram(genuine.path_id, flip(octets, noise.random()), now), now)
-        elif (
-            garbage.kind == "truncated"
-        ):  # may be taken for whole once in 65,536 times (RFC 1071), so it need not count
+        elif garbage.kind == "truncated":
+            # May be taken for whole once in 65,536 times (RFC 1071), so it need not count.
             self._receive(port, _datagram(genuine.path_id, octets[: noise.below(len(octets))], now), now)
         else:
             self._receive(port, _datagram(genuine.path_id, octets, now), now)
@@ -317,7 +294,7 @@ class Shuttle:
         port.armed_at = timer
         late_s = self._schedule.timer_lateness_s
         at_s = max(timer, now) + (late_s * self._lateness.random() if late_s else 0.0)
-        self._at(at_s, self._fire, (port, timer))
+        self._agenda.at(at_s, self._fire, (port, timer))
 
     def _fire(self, argument: tuple[Port, float], now: float) -> None:
         port, armed_at = argument
@@ -346,28 +323,11 @@ class Shuttle:
                     raise ContractError(f"{port.name} was connected twice")
                 port.connected = True
             case MessageReceived():
-                self._message(port, event)
+                self._deliveries.check(port, event)
             case Failed():
                 if not event.reason:
                     raise ContractError(f"{port.name} failed without a reason")
                 raise _GaveUp(f"{port.name} gave up: {event.reason}")
-
-    def _message(self, port: Port, event: MessageReceived) -> None:
-        key = (port.role, event.message_id)
-        expected = self._expected.pop(key, None)
-        if expected is None:
-            what = "a second time" if key in self._received else "that nobody sent"
-            raise ContractError(f"{port.name} delivered message {event.message_id} {what}")
-        self._received.add(key)
-        data = bytes(event.data)
-        if data != expected:
-            differs = next((at for at, (a, b) in enumerate(zip(data, expected, strict=False)) if a != b), None)
-            what = "" if differs is None else f", and differ first at byte {differs}"
-            raise ContractError(
-                f"{port.name} delivered {len(data)} B as message {event.message_id}; {len(expected)} B were sent{what}"
-            )
-        self._messages += 1
-        self._payload_bytes += len(data)
 
     def _depart(self, port: Port, datagram: Datagram, now: float) -> None:
         path_id = datagram.path_id
@@ -381,10 +341,11 @@ class Shuttle:
         datagram = self._transcript.enter(port.name, datagram, now)
         if self._transcript.datagrams > self._datagram_limit:
             raise ContractError(
-                f"{port.name} floods: datagram {self._transcript.datagrams} when {self._payload_bytes} B were delivered"
+                f"{port.name} floods: datagram {self._transcript.datagrams} when "
+                f"{self._deliveries.payload_bytes} B were delivered"
             )
         if datagram.depart_at > now:
-            self._at(datagram.depart_at, self._release, (route, datagram))
+            self._agenda.at(datagram.depart_at, self._release, (route, datagram))
         else:
             route(datagram, now)
 
