@@ -4,7 +4,8 @@
 
 Each path is a chain of bridges between the coasts. A cable between two bridges carries one stage of every link in each
 direction, on the interface that packets leave by: first its transmitter, then its wire, as `emulation.real.netem`
-has them. Mininet's own `TCLink` options (bw, delay, loss) can be given to any cable as well.
+has them, and its `DEPARTURE` on the hosts' interfaces. Mininet's own `TCLink` options (bw, delay, loss) can be given to
+any cable as well.
 """
 
 import re
@@ -156,7 +157,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
                     intfName1=port.device,
                     intfName2=f"{port.middle_device}{number or ''}",
                     addr1=_mac(port.mac, number),
-                    params1={**mtu, "ip": f"{_address(port.address, number)}/24"},
+                    params1={**mtu, "ip": f"{_address(port.address, number)}/24", "stage": netem.DEPARTURE},
                     params2=mtu,
                 )
 

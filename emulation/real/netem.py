@@ -2,7 +2,13 @@
 
 Every path's packets go through a chain of bridges in the middle namespace; what leaves a bridge meets one stage. So the
 order is that of `wan.link`: queue, transmission, then what the wire does, link after link. On a single interface netem
-would delay before tbf queues, and their limits would mix. Source: tc-netem(8), tc-tbf(8), tc-stab(8), sch_netem.c.
+would delay before tbf queues, and their limits would mix.
+
+The kernel counts a packet against the socket that sent it for as long as it waits, and lets TCP have only so much
+waiting (TCP Small Queues, tcp_limit_output_bytes in ip-sysctl). In one kernel the WAN's queue would be counted too: no
+burst would ever reach it, since its sender, an ocean away from it, would feel it fill. So whatever leaves a coast goes
+through a netem of next to no delay first, which takes it off the socket's account (skb_orphan_partial).
+Source: tc-netem(8), tc-tbf(8), tc-stab(8), sch_netem.c, tcp_output.c.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +37,9 @@ _NAMES: Mapping[type[LossSpec], str] = {
 }
 
 Stages = Sequence[Sequence[str]]  # for each stage the words of `tc qdisc add dev … root`
+
+DEPARTURE = ("netem", "limit", "1000000", "delay", "1us")
+"""What a coast's own interface has: see the module's text. The limit is one that no burst reaches."""
 
 USAGE = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "help")  # tells the options that netem has
 _NO_QDISC = "qdisc kind is unknown"  # what tc says of a module that the kernel does not have
@@ -168,13 +177,16 @@ def commands(wiring: Wiring, seeds: Seeds | None = None) -> list[list[str]]:
         for devices, stages in zip(
             (forth_devices, back_devices), path_stages(wiring.topology, path, seeds), strict=True
         ):
-            for device, words in zip(devices, stages, strict=True):
-                lines.append(["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", *words])
+            lines += [_add(device, words) for device, words in zip(devices, stages, strict=True)]
     return lines
 
 
+def _add(device: str, words: Sequence[str]) -> list[str]:
+    return ["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", *words]
+
+
 def apply(coasts: TwoCoasts, *, seed: int) -> None:
-    """Impair the paths of coasts that were made with `stage_counts`.
+    """Impair the paths of coasts that were made with `stage_counts`, and let packets depart from the coasts.
 
     seed: netem draws from streams keyed by it where this iproute2 knows how to, else from the kernel's own entropy.
     Raises UnsupportedError where the kernel lacks what it needs.
@@ -183,9 +195,11 @@ def apply(coasts: TwoCoasts, *, seed: int) -> None:
 
     usage = coasts.namespaces.attempt(MIDDLE, USAGE)
     seeds = seeds_of(seed, usage.stdout + usage.stderr)
-    for argv in commands(coasts.wiring, seeds):
+    lines = [(MIDDLE, argv) for argv in commands(coasts.wiring, seeds)]
+    lines += [(port.site, _add(port.device, DEPARTURE)) for port in coasts.wiring.ports]
+    for namespace, argv in lines:
         try:
-            coasts.namespaces.run(MIDDLE, argv)
+            coasts.namespaces.run(namespace, argv)
         except UnsupportedError as error:
             if _NO_QDISC not in str(error):
                 raise

@@ -2,18 +2,26 @@
 `make test-vm`.
 """
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import sqrt
 from statistics import median
 
 import pytest
 
 from emulation.base import Backend, RunSpec
+from emulation.ground.coasts import Coasts
+from emulation.ground.namespaces import TwoCoasts
+from emulation.ground.wiring import CoastOptions
 from emulation.mininet.backend import MininetBackend
+from emulation.mininet.coasts import MininetCoasts
+from emulation.real import netem
 from emulation.real.netns import NetnsBackend
 from runs import job, plane, planes, run_spec, simulate
 from transports.registry import Registry
 from wan.loss import Bernoulli
+from wan.topology import Topology
 
 pytestmark = [
     pytest.mark.vm,
@@ -57,6 +65,44 @@ def test_relay_netem_and_mininet_take_as_long_for_the_same_bursts(transport: str
     if not transport.startswith("kernel-"):
         found["sim"] = 1e3 * median(row.completion_s or 0.0 for row in simulate(spec).iterations)
     assert max(found.values()) < 1.10 * min(found.values()), found
+
+
+def test_a_window_that_queues_takes_the_kernel_as_long_whatever_it_queues_in() -> None:
+    """Windows of ten jumbo frames, which leave their host at once. A queue that the sending kernel counted as its own
+    would let two of them out at a time, and the far data's acknowledgements past the rest: 154 ms in place of 188.
+    """
+    pytest.importorskip("mininet", reason="Mininet is in the guest: make test-vm")
+    link = plane(rate_bps=25e6, delay_s=DELAY_S, mtu_bytes=9000)
+    made = job("kernel-reno", shard_bytes=285_650, iterations=4, gap_s=0.7, start_s=0.5)
+    found = medians_ms(run_spec(planes(link), made, time_limit_s=30.0), backends())
+    assert max(found.values()) < 1.10 * min(found.values()), found
+
+
+@contextmanager
+def behind_netem(world: str, topology: Topology) -> Iterator[Coasts]:
+    if world == "mininet":
+        with MininetCoasts(topology, options=CoastOptions(), seed=1) as hosts:
+            yield hosts
+    else:
+        with TwoCoasts(topology, stages=netem.stage_counts(topology)) as coasts:
+            netem.apply(coasts, seed=1)
+            yield coasts
+
+
+@pytest.mark.parametrize("world", ["netem", "mininet"])
+def test_what_queues_in_the_middle_is_off_its_socket_s_account(world: str) -> None:
+    """A sender whose buffer holds two packets sends forty, which take the link 120 ms, without having to wait."""
+    pytest.importorskip("mininet", reason="Mininet is in the guest: make test-vm")
+    topology = planes(plane(rate_bps=RATE_BPS, delay_s=DELAY_S, queue_bytes=QUEUE_BYTES))
+    with (
+        behind_netem(world, topology) as coasts,
+        coasts.socket("west", socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+        sender.setblocking(False)
+        sender.connect((coasts.wiring.port("west", "plane0").peer_address, 9))
+        for _ in range(40):
+            sender.send(bytes(1400))
 
 
 def test_relay_and_netem_lose_as_many_packets() -> None:
