@@ -1,11 +1,21 @@
 """What the tests of tails share: messages through the simulator, and trials of any model."""
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
+from emulation.clock import VirtualClock
+from emulation.driver import APPLICATION, Driver, Port
+from emulation.routes import Route, Wire
+from emulation.streams import stream
 from experiments.extrapolation import tails_trials
 from experiments.extrapolation.tails import Crossing, TailModel
 from runs import job, plane, planes, run_spec, simulate
+from transports.base import EndpointContext, PathView
+from transports.events import Connected, Event, MessageReceived
+from transports.registry import Registry
+from wan.link import Link
 from wan.loss import Bernoulli, LossSpec
 
 Array = npt.NDArray[np.float64]
@@ -60,3 +70,42 @@ def simulated(
         assert record.status == "ok", record.reason
         found += [flow.completion_s for flow in record.flows if flow.iteration >= first]
     return np.array(found, dtype=float)
+
+
+def alone(transport: str, crossing: Crossing) -> float:
+    """Return the completion of a connection's first message where nothing comes the other way: no job sends so.
+
+    Without loss; for transports on one path that need no service.
+    """
+    driver, spec, found = Driver(VirtualClock()), Registry.installed().resolve(transport), []
+    link = plane(rate_bps=float(crossing.rate_bps), delay_s=float(crossing.rtt_s) / 2, mtu_bytes=crossing.mtu_bytes)
+    wires = [Wire(Link(link, back=back, stream=partial(stream, 0))) for back in (False, True)]
+    view = PathView(path_id=0, name=link.name, mtu_bytes=link.mtu_bytes)
+
+    def on_event(port: Port, event: Event, now: float) -> None:
+        if isinstance(event, Connected) and port is client:
+            driver.at(now + 0.5, APPLICATION, begin, None)
+        elif isinstance(event, MessageReceived):
+            found.append(now)
+            driver.stop()
+
+    def begin(_: object, now: float) -> None:
+        found.append(now)
+        client.machine.send_message(1, bytes(int(crossing.payload_bytes)), now)
+        client.pump(now)
+
+    def port(role: str) -> Port:
+        context = EndpointContext(
+            role=role, flow="alone", paths=(view,), rng=stream(0, role), parameters=spec.make_parameters({})
+        )
+        return Port(driver, role, spec.make_endpoint(context), on_event)
+
+    client, server = port("client"), port("server")
+    for source, target, wire in ((client, server, wires[0]), (server, client, wires[1])):
+        route = Route(driver, [wire], overhead_bytes=0, source=source, target=target, eager=False)
+        source.routes = {0: route.transmit}
+    for each in (server, client):
+        each.pump(0.0)
+    driver.run()
+    began_s, arrived_s = found
+    return arrived_s - began_s

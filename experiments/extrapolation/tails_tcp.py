@@ -61,7 +61,10 @@ class TcpRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpPath:
-    """What a flow meets. packets: of a message. queue_packets: before the bottleneck. short_s: the last packet's."""
+    """What a flow meets. packets: of a message. queue_packets: before the bottleneck. short_s: the last packet's.
+
+    both_ways: the other direction carries a message of that size at the same time, as in an exchange.
+    """
 
     packets: int
     packet_s: float
@@ -69,6 +72,7 @@ class TcpPath:
     queue_packets: float
     segment_bytes: int
     short_s: float = 0.0
+    both_ways: bool = True
 
     @property
     def bdp_packets(self) -> float:
@@ -77,8 +81,8 @@ class TcpPath:
 
     @property
     def full_packets(self) -> float:
-        """The window beyond which the queue overflows."""
-        return self.bdp_packets + self.queue_packets
+        """The window beyond which the queue overflows; of what goes both ways, half is acknowledged at once."""
+        return self.bdp_packets / (2 if self.both_ways else 1) + self.queue_packets
 
 
 class TcpFlows:

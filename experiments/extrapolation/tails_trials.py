@@ -2,7 +2,8 @@
 
 These trials stand between the simulator, which they are checked against, and the closed forms, which they check. They
 follow a transport's rules for each lost packet, but know no frames, timers' granularity or acknowledgements' sizes. One
-path without other traffic; losses are independent. `rng` is the caller's, so the same seed gives the same figures.
+path, which carries nothing but the message, and where the model of TCP says so, as much in the other direction; losses
+are independent. `rng` is the caller's, so the same seed gives the same figures.
 """
 
 from dataclasses import replace

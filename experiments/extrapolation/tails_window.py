@@ -45,7 +45,9 @@ class Tcp(PointwiseModel):
 
     settled: the connection has carried messages before and lost packets, as in a training that runs for long;
     otherwise it is fresh, or has carried from 1 to `history` messages, each number as often as any other.
-    samples: flows that stand for all. queue_bdp: the bottleneck's queue in BDP. seed: of the places.
+    samples: flows that stand for all. queue_bdp: the bottleneck's queue in BDP. seed: of the places. both_ways: the
+    message is one of an exchange, and as much crosses in the other direction at the same time; else the path has no
+    other traffic. That matters where the window is longer than half a round trip.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Tcp(PointwiseModel):
     samples: int = 8192
     queue_bdp: float = 1.0
     seed: int = 7
+    both_ways: bool = True
     spreads: bool = False
 
     def path(self, crossing: Crossing) -> TcpPath:
@@ -72,6 +75,7 @@ class Tcp(PointwiseModel):
             queue_packets=max(self.queue_bdp * rtt_s / packet_s, 1.0),
             segment_bytes=room,
             short_s=8 * missing / float(crossing.rate_bps),
+            both_ways=self.both_ways,
         )
 
     def start(

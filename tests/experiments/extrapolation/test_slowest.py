@@ -47,7 +47,7 @@ def test_independence_lies_between_its_bounds() -> None:
         found = slowest_of(model, SHARD, fleet)
         assert found.correlated_p99_s <= found.p99_s <= found.any_p99_s * (1 + 1e-12)
         assert found.typical_s <= found.p50_s <= found.p99_s
-        assert found.p50_s * 0.8 <= found.mean_s <= found.any_p99_s * (1 + 1e-12)
+        assert found.p50_s * 0.8 <= found.mean_s <= found.any_p99_s * 1.01  # one step in a hundred may be later
 
 
 def test_a_message_that_spreads_is_one_flow_and_one_that_is_striped_four() -> None:

@@ -111,11 +111,18 @@ def test_trials_agree_with_the_simulator(name: str) -> None:
     compare_with_simulator(name, replace(COAST, payload_bytes=1e6, loss=1e-2), runs=2, iterations=10)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_trials_agree_with_the_simulator_where_windows_fill_the_path(name: str) -> None:
+    compare_with_simulator(name, replace(COAST, payload_bytes=4e6, rtt_s=0.004, loss=1e-3), runs=2, iterations=10)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["adaptive", "b4", "rdma-sr", "rdma-gbn", "reno", "cubic"])
+@pytest.mark.parametrize("rtt_s", [0.004, 0.01, 0.06])
 @pytest.mark.parametrize("loss", [1e-4, 1e-3, 1e-2])
-def test_trials_agree_with_two_thousand_messages_of_the_simulator(name: str, loss: float) -> None:
-    compare_with_simulator(name, replace(COAST, payload_bytes=14e6, loss=loss), runs=5, iterations=25)
+def test_trials_agree_with_two_thousand_messages_of_the_simulator(name: str, rtt_s: float, loss: float) -> None:
+    compare_with_simulator(name, replace(COAST, payload_bytes=14e6, rtt_s=rtt_s, loss=loss), runs=5, iterations=25)
 
 
 @pytest.mark.parametrize("name", ["reno", "cubic"])
