@@ -11,6 +11,8 @@ from wan.checks import check_name, check_not_negative, check_positive, check_who
 from wan.collectives import Collective, LocalStage
 from wan.transformer import RECOMPUTATIONS, Recomputation, Transformer
 
+ROUNDED = 1e-3  # by how much a published number of racks may be short: 23,300 stand for 23,316 in arXiv 2407.12819
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
@@ -71,7 +73,8 @@ class Deployment:
     many replicas share the experts of a layer between them, 1 unless there are experts. zero: what the replicas
     divide between them instead of each keeping all of it: 0 nothing, 1 the optimizer's part, 2 the gradients too
     (Rajbhandari et al., "ZeRO", SC '20). micro_batch: sequences of one micro-batch; micro_batches: of one step, each
-    replica. racks: what is bought, where that is not exactly what the parallelism needs. scale_up_Bps: bytes/s of a
+    replica. racks: what is bought, where that is not exactly what the parallelism needs: more, or as much but for the
+    rounding of a published number (`ROUNDED`). scale_up_Bps: bytes/s of a
     GPU inside its rack; scale_out_bps: bit/s of a GPU inside its site, over `planes` planes. scale_up_latency_s,
     scale_out_latency_s: what each step of a collective takes besides its bytes, seconds. wan_rtt_s: round trip
     between the sites, seconds; wan_bps: bit/s of a GPU between the sites, None where that is the question.
@@ -127,6 +130,7 @@ class Deployment:
         if self.racks is not None:
             check_whole("racks", self.racks, 1)
         self._check_layout()
+        self._check_plant()
 
     def _check_layout(self) -> None:
         if self.gpus_per_rack != self.tensor * self.replicas_per_rack:
@@ -148,6 +152,14 @@ class Deployment:
             raise ValueError(
                 f"expert: {self.expert} replicas are no whole part or multiple of the {self.replicas_per_rack} in a "
                 f"rack that divides the {self.racks_per_layer_and_site} racks of a layer at a site"
+            )
+
+    def _check_plant(self) -> None:
+        if self.racks is not None and self.racks < (1 - ROUNDED) * self.racks_needed:
+            held, needed = (count * self.gpus_per_rack for count in (self.racks, self.racks_needed))
+            raise ValueError(
+                f"racks: {self.racks:,} of {self.gpus_per_rack} hold {held:,} GPUs, and tensor * pipeline * data, "
+                f"{self.tensor} * {self.pipeline} * {self.data}, take {needed:,}"
             )
 
     # -- how many ------------------------------------------------------------------------------------------------------
@@ -174,7 +186,7 @@ class Deployment:
 
     @property
     def gpus(self) -> int:
-        """GPUs at work, all sites: those of the racks needed, or of those bought where they are fewer."""
+        """GPUs at work, all sites: those of the racks needed, or of those bought where rounding leaves fewer."""
         return min(self.racks_needed, self.racks or self.racks_needed) * self.gpus_per_rack
 
     @property

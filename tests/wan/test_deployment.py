@@ -74,6 +74,11 @@ def test_racks_follow_from_the_parallelism_unless_they_are_given(mapping: dict[s
     assert deployment_from_mapping(mapping).messages_per_step == 18 * 134 * 696
 
 
+def test_a_plant_may_hold_more_than_the_parallelism_takes(mapping: dict[str, dict]) -> None:
+    mapping["plant"]["racks"] = 30_000
+    assert deployment_from_mapping(mapping).gpus == 18 * 134 * 696
+
+
 @pytest.mark.parametrize(
     ("section", "key", "value", "message"),
     [
@@ -103,6 +108,13 @@ def test_racks_follow_from_the_parallelism_unless_they_are_given(mapping: dict[s
         ("parallelism", "tensor", 16, "plant.gpus_per_rack: 72 is not tensor"),
         ("plant", "sites", 3, "plant.sites: 3 is neither 1 nor 2"),
         ("plant", "racks", True, "plant.racks: True is not a whole number"),
+        (
+            "plant",
+            "racks",
+            1,
+            r"plant.racks: 1 of 72 hold 72 GPUs, and tensor \* pipeline \* data, 18 \* 134 \* 696, take 1,678,752",
+        ),
+        ("plant", "racks", 23_292, "plant.racks: 23,292 of 72 hold 1,677,024 GPUs"),
         ("plant", "scale_out", "800 G", "plant.scale_out: '800 G' is not a rate"),
         ("plant", "scale_up", 1.8e12, "plant.scale_up: 1800000000000.0 is not text with a unit"),
         ("plant", "scale_up", "0", "plant.scale_up: 0.0 is not a finite number above zero"),
