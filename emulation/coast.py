@@ -24,7 +24,7 @@ class CoastSession:
         self._outgoing = outgoing
         self._incoming = {flow.name: flow for flow in incoming}
         self._edges = {
-            message.trip: stripe(message.payload_bytes, incoming[0].weights)
+            message.trip: stripe(message.payload_bytes, incoming[0].lanes)
             for message in spec.messages
             if message.destination == site
         }
@@ -34,7 +34,12 @@ class CoastSession:
     def begin(self, iteration: int) -> list[Send]:
         """Reduce inside the coast and return what is to be sent first."""
         self._iteration = iteration
-        self._awaited = {(trip, index) for trip, edges in self._edges.items() for index in range(len(edges))}
+        self._awaited = {
+            (trip, index)
+            for trip, edges in self._edges.items()
+            for index, (start, stop) in enumerate(edges)
+            if start < stop  # a lane that would only end later has nothing to carry
+        }
         return self._stripe(self._coast.begin(iteration))
 
     def receive(self, flow: str, identifier: int, data: Buffer) -> list[Send]:
@@ -50,8 +55,6 @@ class CoastSession:
         if len(data) != stop - start:
             raise ValueError(f"{flow} delivered {len(data)} bytes as message {identifier} instead of {stop - start}")
         self._awaited.remove((trip, index))
-        if start == stop:  # the rates leave it nothing of so small a message
-            return []
         return self._stripe(self._coast.receive(trip, data, start))
 
     @property
@@ -66,6 +69,10 @@ class CoastSession:
     def _stripe(self, messages: Sequence[Outgoing]) -> list[Send]:
         sends = []
         for trip, payload in messages:
-            parts = payload.stripes(stripe(payload.size, self._outgoing[0].weights))
-            sends += [Send(flow, message_id(self._iteration, trip), parts[flow.index]) for flow in self._outgoing]
+            parts = payload.stripes(stripe(payload.size, self._outgoing[0].lanes))
+            sends += [
+                Send(flow, message_id(self._iteration, trip), part)
+                for flow in self._outgoing
+                if len(part := parts[flow.index])
+            ]
         return sends

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from emulation.base import BackgroundSpec, JobSpec, RunSpec, UnsupportedError
 from transports.base import PathView
@@ -12,12 +13,19 @@ from wan.topology import Topology
 MAX_TRIPS = 256
 
 
+class Lane(NamedTuple):
+    """What a flow's part of a message crosses: one-way propagation in seconds, and bit/s."""
+
+    delay_s: float
+    rate_bps: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """One connection, used in one direction: the client at `source` sends, the server at `destination` receives.
 
-    index: its place among the flows that carry one message together; weights: the rates of them all, by which
-    `stripe` divides the message.
+    index: its place among the flows that carry one message together; lanes: those of them all, by which `stripe`
+    divides the message.
     """
 
     name: str
@@ -28,7 +36,7 @@ class Flow:
     destination: str
     paths: tuple[str, ...]
     index: int
-    weights: tuple[float, ...]
+    lanes: tuple[Lane, ...]
 
 
 def message_id(iteration: int, trip: int) -> int:
@@ -59,7 +67,7 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
                 )
         for source, destination in _directions(part):
             groups = [(name,) for name in part.paths] if transport.paths == "one" else [part.paths]
-            weights = tuple(sum(spec.topology.path_rate_bps(name) for name in group) for group in groups)
+            lanes = tuple(_lane(spec.topology, group) for group in groups)
             for index, group in enumerate(groups):
                 flows.append(
                     Flow(
@@ -71,7 +79,7 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
                         destination=destination,
                         paths=tuple(group),
                         index=index,
-                        weights=weights,
+                        lanes=lanes,
                     )
                 )
     return tuple(flows)
@@ -84,16 +92,43 @@ def _directions(part: JobSpec | BackgroundSpec) -> Sequence[tuple[str, str]]:
     return ((west, east), (east, west))
 
 
-def stripe(total_bytes: int, weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
-    """Return the (start, stop) of each flow's part of a message, in proportion to the rates of their paths."""
-    whole = sum(weights)
+def _lane(topology: Topology, paths: Sequence[str]) -> Lane:
+    return Lane(min(map(topology.path_delay_s, paths)), sum(map(topology.path_rate_bps, paths)))
+
+
+def stripe(total_bytes: int, lanes: Sequence[Lane]) -> tuple[tuple[int, int], ...]:
+    """Return the (start, stop) of each flow's part of a message, such that all would land together.
+
+    In proportion to rate_i * (T - delay_i), T as in `landing_s`: over equal delays to the rates, and nothing for a
+    lane on which the first bit lands after the whole message has on the others. A sender that knows its paths divides
+    like that; what then lands late is the transport's doing.
+    """
+    lands_s = landing_s(lanes, total_bytes)
+    shares = [lane.rate_bps * max(0.0, lands_s - lane.delay_s) for lane in lanes]
+    whole = sum(shares)
     edges = [0]
     so_far = 0.0
-    for weight in weights:
-        so_far += weight
-        edges.append(round(total_bytes * (so_far / whole)))
+    for share in shares:
+        so_far += share
+        edges.append(round(total_bytes * (so_far / whole)) if whole else 0)
     edges[-1] = total_bytes
     return tuple(pairwise(edges))
+
+
+def landing_s(lanes: Sequence[Lane], payload_bytes: int) -> float:
+    """Return when an ideal sender's message has landed, seconds from its first bit's departure.
+
+    The T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every lane that carries any of it ends then.
+    """
+    rate_bps = rate_times_delay = 0.0
+    lands_s = float("inf")
+    for delay_s, lane_rate_bps in sorted(lanes):
+        if delay_s >= lands_s:
+            break
+        rate_bps += lane_rate_bps
+        rate_times_delay += lane_rate_bps * delay_s
+        lands_s = (8 * payload_bytes + rate_times_delay) / rate_bps
+    return lands_s
 
 
 def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes: int = 0) -> tuple[PathView, ...]:
@@ -110,16 +145,6 @@ def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes:
 def message_bound_s(topology: Topology, paths: Sequence[str], payload_bytes: int) -> float:
     """Return the least time in which any transport could deliver a message over `paths`, in seconds.
 
-    One-way propagation plus payload over bottleneck rate; over several paths the T that solves
-    sum(rate_i * max(0, T - delay_i)) = 8 * payload, so that an ideal sender has all of them end together.
+    One-way propagation plus payload over bottleneck rate; over several paths see `landing_s`.
     """
-    ends = sorted((topology.path_delay_s(name), topology.path_rate_bps(name)) for name in paths)
-    rate_bps = rate_times_delay = 0.0
-    bound = float("inf")
-    for delay_s, path_rate_bps in ends:
-        if delay_s >= bound:
-            break
-        rate_bps += path_rate_bps
-        rate_times_delay += path_rate_bps * delay_s
-        bound = (8 * payload_bytes + rate_times_delay) / rate_bps
-    return bound
+    return landing_s([_lane(topology, (name,)) for name in paths], payload_bytes)

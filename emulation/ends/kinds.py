@@ -52,10 +52,13 @@ def _burst_rule(job: JobSpec, flow: Flow, path: Path, port: int) -> BurstRule:
         raise UnsupportedError(f"the bursts of {flow.transport.name} cannot be told from outside, path by path")
     sizes: dict[str, list[int]] = {path.sites[0]: [], path.sites[-1]: []}
     for message in job.allreduce.messages:
-        start, stop = stripe(message.payload_bytes, flow.weights)[flow.index]
-        sizes[message.source].append(stop - start + HEADER_BYTES)
+        start, stop = stripe(message.payload_bytes, flow.lanes)[flow.index]
+        if start < stop:
+            sizes[message.source].append(stop - start + HEADER_BYTES)
     forth, back = map(tuple, sizes.values())
-    return TcpBursts(port=port, burst_bytes=forth, back_bytes=back, lead_bytes=HEADER_BYTES)
+    if not (forth or back):
+        return DscpBursts()  # the path is too long for so small a message: nothing crosses it that could have an end
+    return TcpBursts(port=port, burst_bytes=forth or back, back_bytes=back, lead_bytes=HEADER_BYTES)
 
 
 def port_numbers(flows: Sequence[Flow], first: int) -> dict[str, int]:

@@ -113,3 +113,16 @@ def test_what_comes_out_of_turn_is_refused_in_a_sentence() -> None:
     assert east.receive(name, good.message_id, good.data) == []
     with pytest.raises(ValueError, match=r"out of turn$"):
         east.receive(name, good.message_id, good.data)
+
+
+def test_a_plane_on_which_nothing_could_land_in_time_carries_nothing_and_is_not_waited_for() -> None:
+    topology = planes(plane("near", rate_bps=1e9, delay_s=0.01), plane("far", rate_bps=1e9, delay_s=0.02))
+    job_of = job(shard_bytes=1_000_000, paths=tuple(topology.paths))  # lands after 18 ms
+    coasts, _ = sessions(run_spec(topology, job_of))
+    flying = {site: coast.begin(0) for site, coast in coasts.items()}
+    assert [[(send.flow.paths, len(send.data)) for send in sends] for sends in flying.values()] == [
+        [(("near",), 1_000_000)]
+    ] * 2
+    for (send,) in flying.values():
+        coasts[send.flow.destination].receive(send.flow.name, send.message_id, send.data)
+    assert all(coast.finished and coast.verify() for coast in coasts.values())

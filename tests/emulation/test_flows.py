@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulation.flows import message_bound_s, message_id, stripe, trip_of
+from emulation.flows import Lane, message_bound_s, message_id, stripe, trip_of
 from wan.topology import LinkSpec, Path, Site, Topology
 
 
@@ -19,15 +19,31 @@ def planes(*rates_and_delays: tuple[float, float]) -> Topology:
     return Topology(sites=(Site(name="east"), Site(name="west")), links=links, paths=paths)
 
 
-@given(st.integers(0, 10**9), st.lists(st.floats(1.0, 1e12), min_size=1, max_size=9))
-def test_stripes_are_contiguous_and_whole(total: int, weights: list[float]) -> None:
-    edges = stripe(total, weights)
+RATES = st.floats(1e3, 1e12)
+
+
+@given(st.integers(0, 10**9), st.lists(st.tuples(st.floats(0, 1), RATES), min_size=1, max_size=9))
+def test_stripes_are_contiguous_and_whole_and_land_together(total: int, ends: list[tuple[float, float]]) -> None:
+    lanes = [Lane(*end) for end in ends]
+    edges = stripe(total, lanes)
     assert edges[0][0] == 0
     assert edges[-1][1] == total
     assert all(left[1] == right[0] for left, right in pairwise(edges))
-    whole = sum(weights)
-    for (start, stop), weight in zip(edges, weights, strict=True):
-        assert abs((stop - start) - total * weight / whole) <= 1 + 1e-6 * total
+    topology = planes(*((rate_bps, delay_s) for delay_s, rate_bps in ends))
+    bound_s = message_bound_s(topology, list(topology.paths), total)
+    for (start, stop), lane in zip(edges, lanes, strict=True):
+        lands_s = lane.delay_s + 8 * (stop - start) / lane.rate_bps
+        one_byte_s = 8 / lane.rate_bps
+        if stop > start:
+            assert lands_s == pytest.approx(bound_s, rel=1e-6, abs=2 * one_byte_s)
+        else:
+            assert lands_s >= bound_s - 2 * one_byte_s - 1e-6 * bound_s
+
+
+@given(st.integers(0, 10**9), st.lists(RATES, min_size=1, max_size=9))
+def test_over_equal_delays_stripes_are_as_large_as_their_lanes_are_fast(total: int, rates: list[float]) -> None:
+    for (start, stop), rate_bps in zip(stripe(total, [Lane(0.03, rate) for rate in rates]), rates, strict=True):
+        assert abs((stop - start) - total * rate_bps / sum(rates)) <= 1 + 1e-6 * total
 
 
 @given(st.integers(0, 2**40), st.integers(0, 255))
