@@ -20,13 +20,13 @@ from experiments.pictures import OVERVIEW, SERIES, check_places, prepare_matplot
 from experiments.progress import reporter
 from experiments.reading import ScenarioError
 from experiments.runner import World, plan, run_all
-from experiments.scale import fitting_divisor, make_backend, parse_divisor, scale_notes
+from experiments.scale import fitting_divisor, make_backend, parse_divisor
 from experiments.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
 from experiments.showing import show
 from experiments.store import Store
 from experiments.workload import check_transport_name
 from transports.registry import Registry, UnknownTransportError
-from wan.units import format_rate, format_size, format_time
+from wan.units import format_time
 
 
 def add_parser(commands: Any) -> None:
@@ -104,7 +104,7 @@ def _compare(arguments: argparse.Namespace) -> int:
             say_document(to_document(comparison, documents))
         else:
             width = Console().width
-            notes = [_paths_note(scenario), *scale_notes(scenario, divisor), *_at_scale_notes(scaled, refused)]
+            notes = [*tasks[0].notes, *_at_scale_notes(scaled, refused)]
             show(to_table(comparison, width=width, notes=notes))
         files = [
             str(store.path),
@@ -176,19 +176,6 @@ def _draw(store: Store, comparison: Comparison, registry: Registry, directory: P
     from experiments.plot import draw_comparison  # noqa: PLC0415 (matplotlib takes half a second that `list` need not)
 
     return [str(path) for path in draw_comparison(store, comparison, registry, directory)]
-
-
-def _paths_note(scenario: Scenario) -> str:
-    topology = scenario.topology
-    names = dict.fromkeys(path for job in scenario.jobs for path in job.paths)
-    kinds = dict.fromkeys((topology.path_rate_bps(name), topology.path_rtt_s(name)) for name in names)
-    shards = dict.fromkeys(job.allreduce.shard_bytes for job in scenario.jobs)
-    listed = ", ".join(
-        f"{sum((topology.path_rate_bps(name), topology.path_rtt_s(name)) == kind for name in names)} × "
-        f"{format_rate(kind[0])} at RTT {format_time(kind[1])}"
-        for kind in kinds
-    )
-    return f"paths: {listed}; shard: {', '.join(format_size(size) for size in shards)} in each direction."
 
 
 def exit_code(*comparisons: Comparison) -> int:

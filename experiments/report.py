@@ -2,7 +2,7 @@
 
 import argparse
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from typing import Any
 from experiments.arguments import directory
 from experiments.compare import TransportResult, format_milliseconds, meaning_of
 from experiments.console import DONE, say
-from experiments.groups import Group, groups_of, varied
+from experiments.groups import MOST_NAMED, Group, distinct, enumerated, groups_of, varied
 from experiments.pictures import prepare_matplotlib
 from experiments.store import Store, StoreError
 from experiments.whole_files import written_whole
@@ -45,7 +45,7 @@ def _report(arguments: argparse.Namespace) -> int:
         groups = groups_of(store)
         if not groups:
             raise StoreError(f"{results}: holds no results yet")
-        page = to_page(store, groups, Registry.installed(), title=results.resolve().name)
+        page = to_page(store, groups, Registry.installed())
     path = results / FILE_NAME
     with written_whole(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
@@ -53,20 +53,19 @@ def _report(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def to_page(store: Store, groups: Sequence[Group], registry: Registry, *, title: str) -> str:
+def to_page(store: Store, groups: Sequence[Group], registry: Registry) -> str:
     """Return the page: curves where something is varied, then a table for each group, and pictures of the first few.
 
     It loads nothing and runs nothing, and the same results give the same bytes. Raises StoreError.
     """
     prepare_matplotlib()
-    from experiments.curves import draw_curves  # noqa: PLC0415 (matplotlib is slow to import)
-    from experiments.plot import draw_comparison  # noqa: PLC0415
+    from experiments.plot import draw_comparison  # noqa: PLC0415 (matplotlib is slow to import)
 
+    title = ", ".join(dict.fromkeys(group.study or group.comparison.scenario for group in groups))
     parts = [f"<h1>{escape(title)}</h1>", _contents(groups)]
     with TemporaryDirectory(prefix="bicoastal-report-") as scratch:
         place = Path(scratch)
-        for alike in _scenarios(groups):
-            parts += [_image(path) for path in draw_curves(alike, registry, place)]
+        parts += _curves(groups, registry, place)
         for number, group in enumerate(groups):
             parts += [f'<h2 id="group{number}">{escape(_heading(group))}</h2>', _table(group)]
             troubles = [result.trouble for result in group.comparison.transports if result.trouble]
@@ -86,13 +85,35 @@ def to_page(store: Store, groups: Sequence[Group], registry: Registry, *, title:
     )
 
 
-def _scenarios(groups: Sequence[Group]) -> Iterable[list[Group]]:
-    """Return the groups of each scenario and world that have the same keys set: only they lie on common curves."""
-    alike: dict[tuple[object, ...], list[Group]] = {}
+def _curves(groups: Sequence[Group], registry: Registry, place: Path) -> Iterator[str]:
+    """Give the curves of what is varied, each two under what tells them from the others."""
+    from experiments.curves import draw_curves  # noqa: PLC0415 (matplotlib is slow to import)
+
+    series = _series(groups)
+    shared = [tuple(each for each in members[0].conditions if _everywhere(each, members)) for members in series]
+    for members, differing in zip(series, distinct(shared), strict=True):
+        pictures = draw_curves(members, registry, place, labels=members[0].labels)
+        if pictures and len(series) > 1:
+            yield f'<p class="notes">{escape(enumerated(differing[:MOST_NAMED]))}</p>'
+        yield from map(_image, pictures)
+
+
+def _everywhere(condition: str, groups: Sequence[Group]) -> bool:
+    return all(condition in group.conditions for group in groups)
+
+
+def _series(groups: Sequence[Group]) -> list[list[Group]]:
+    """Return the groups that lie on common curves: of one scenario and world, the same keys set, each setting once."""
+    found: dict[tuple[object, ...], list[dict[tuple[tuple[str, str], ...], Group]]] = {}
     for group in groups:
-        comparison = group.comparison
-        alike.setdefault((comparison.scenario, comparison.backend, comparison.scale, *group.settings), []).append(group)
-    return alike.values()
+        comparison, settings = group.comparison, tuple(group.settings.items())
+        kind = (comparison.scenario, comparison.backend, comparison.scale, group.source, *group.settings)
+        alike = found.setdefault(kind, [])
+        series = next((each for each in alike if settings not in each), None)
+        if series is None:
+            alike.append(series := {})
+        series[settings] = group
+    return [list(each.values()) for alike in found.values() for each in alike]
 
 
 def _contents(groups: Sequence[Group]) -> str:
@@ -114,8 +135,9 @@ def _table(group: Group) -> str:
     head = "".join(f"<th>{heading}</th>" for heading in headings)
     rows = "".join(_row(result) for result in group.comparison.transports)
     bound = format_milliseconds(group.comparison.bound_s)
+    notes = "".join(f'<p class="notes">{escape(note)}</p>' for note in group.notes)
     return (
-        f'<p class="notes">Completion of an iteration, ms; the bound is {bound}.</p>'
+        f'{notes}<p class="notes">Completion of an iteration, ms; the bound is {bound}.</p>'
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
 

@@ -19,8 +19,11 @@ from emulation.records import RunRecord
 from emulation.registry import BackendRegistry
 from emulation.scaled import scaled_run
 from experiments.console import TerminatedError
+from experiments.notes import paths_note, scale_notes
 from experiments.scenario import Scenario
+from experiments.setups import conditions_of, setup_key
 from experiments.store import RunRow, RunStatus, Store, UnfitRecordError, run_key
+from experiments.study import value_text
 from transports.registry import Registry
 from wan.units import format_size
 
@@ -29,7 +32,7 @@ from wan.units import format_size
 class Task:
     """One run to be made: a transport, a seed, a world. options: what the backend is made with besides its registry.
 
-    settings: what was changed in the scenario, "key=value" each, for people; the specification has it already.
+    study, settings, labels, source, notes: as in `RunRow`; the specification has what decides the run.
     """
 
     transport: str
@@ -37,13 +40,31 @@ class Task:
     backend: str
     spec: RunSpec
     options: tuple[tuple[str, str], ...] = ()
+    study: str = ""
     settings: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    source: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """Under which its result stands in the store."""
-        world = "/".join((self.backend, *(f"{name}={value}" for name, value in self.options)))
-        return run_key(self.spec, world)
+        return run_key(self.spec, self._world)
+
+    @property
+    def setup(self) -> str:
+        """What it shares with the runs that it is compared with."""
+        return setup_key(self.spec, self.jobs, self._world)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Of the compared transport, "key=value" each."""
+        use = next(job.transport for job in self.spec.jobs if job.name in self.jobs)
+        return tuple(f"{name}={value_text(value)}" for name, value in use.parameters)
+
+    @property
+    def _world(self) -> str:
+        return "/".join((self.backend, *(f"{name}={value}" for name, value in self.options)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +98,16 @@ def plan(
     sampled: bool = True,
     scale: float = 1.0,
     options: Mapping[str, str] | None = None,
+    study: str = "",
     settings: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> list[Task]:
     """Return a task for each transport and seed, transport by transport; scale: see `emulation.scaled`.
 
-    settings: as in `Task`; the last one of a key holds.
+    study, settings, labels: as in `RunRow`; the last setting of a key holds.
     Time series are kept for the first seed alone, if `sampled`: they take most of the room, and one is enough to draw.
     """
+    notes = (paths_note(scenario), *scale_notes(scenario, scale))
     return [
         Task(
             transport=transport,
@@ -91,7 +115,11 @@ def plan(
             backend=backend,
             spec=scaled_run(scenario.run_spec(transport, seed=seed, sampled=sampled and seed == seeds[0]), scale),
             options=tuple(sorted((options or {}).items())),
+            study=study,
             settings=tuple({text.partition("=")[0]: text for text in settings}.values()),
+            labels=tuple(labels),
+            source=scenario.source,
+            notes=notes,
         )
         for transport in transports
         for seed in seeds
@@ -122,12 +150,19 @@ def _row(task: Task, outcome: Outcome) -> RunRow:
     return RunRow(
         key=task.key,
         scenario=task.spec.name,
+        study=task.study,
         settings=task.settings,
+        labels=task.labels,
+        source=task.source,
         backend=task.backend,
         transport=task.transport,
+        parameters=task.parameters,
         jobs=task.jobs,
         seed=task.spec.seed,
         scale=task.spec.scale if record is None else record.scale,
+        setup=task.setup,
+        conditions=conditions_of(task.spec, task.jobs, dict(task.options)),
+        notes=task.notes,
         status=outcome.status,
         reason=outcome.reason,
         array_note="" if record is None else record.array_note,

@@ -1,4 +1,4 @@
-"""`--scale`: by how much rates and payloads are divided, and what that does to what is compared."""
+"""`--scale`: by how much rates and payloads are divided, and what each world can carry."""
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
@@ -9,7 +9,7 @@ from experiments.reading import ScenarioError
 from experiments.runner import World
 from experiments.scenario import Scenario
 from wan.checks import quoted
-from wan.scaling import DimensionlessGroups, dimensionless_groups, round_divisor, scaled_topology
+from wan.scaling import round_divisor
 
 LEAST_DIVISOR, LARGEST_DIVISOR = 1e-3, 1e6  # beyond which no scenario is left of what it was
 
@@ -57,28 +57,3 @@ def fitting_divisor(backend: Backend, scenario: Scenario, transports: Sequence[s
     if not least:
         raise UnsupportedError("; ".join(dict.fromkeys(refusals)))
     return float(round_divisor(max(least)))
-
-
-def scale_notes(scenario: Scenario, divisor: float) -> list[str]:
-    """Return what dividing by `divisor` keeps and what it does not, for the first job's first path, as sentences."""
-    if divisor == 1:
-        return []
-    job = scenario.jobs[0]
-    path = job.paths[0]
-    whole = [scenario.topology.path_rate_bps(name) for name in job.paths]
-    payload_bytes = job.allreduce.trip_bytes(0) * whole[0] / sum(whole)
-    scaled = scaled_topology(scenario.topology, divisor)
-    full = dimensionless_groups(scenario.topology, path, payload_bytes)
-    here = dimensionless_groups(scaled, path, payload_bytes / divisor)
-    return [
-        f"kept: payload/BDP {here.payload_per_bdp:.2g}. not kept, at full rate → here: {_changed(full, here)}.",
-    ]
-
-
-def _changed(full: DimensionlessGroups, here: DimensionlessGroups) -> str:
-    changes = [f"BDP {full.bdp_packets:.3g} → {here.bdp_packets:.3g} packets"]
-    if full.losses_per_burst is not None and here.losses_per_burst is not None:
-        changes.append(f"losses per burst {full.losses_per_burst:.2g} → {here.losses_per_burst:.2g}")
-    if full.window_per_bdp is not None and here.window_per_bdp is not None and full.losses_per_burst:
-        changes.append(f"loss-limited window/BDP {full.window_per_bdp:.2g} → {here.window_per_bdp:.2g}")
-    return ", ".join(changes)

@@ -86,6 +86,7 @@ from pathlib import Path
 
 from emulation.base import BackgroundSpec, RunSpec, TransportUse
 from experiments.bundled import find_document
+from experiments.digests import digest
 from experiments.network import MAX_LINKS, read_topology
 from experiments.overrides import Override, apply_overrides
 from experiments.reading import ScenarioError, Table
@@ -114,11 +115,13 @@ class Scenario:
     """What is to be run, whichever transport is under comparison.
 
     jobs without a transport of their own get the compared one. transports: those compared by default. parameters: a
-    transport's own, where they differ from its defaults. seed: of the first run. gap_s and the rest as in `RunSpec`.
+    transport's own, where they differ from its defaults. seed: of the first run. source: a digest of the document as
+    it was before anything was changed in it, without what is compared or only told. gap_s and the rest as in `RunSpec`.
     """
 
     name: str
     description: str
+    source: str
     topology: Topology
     jobs: tuple[JobPlan, ...]
     background: tuple[BackgroundSpec, ...]
@@ -178,7 +181,15 @@ def read_scenario(
     apply_overrides(changed, [change for change in changes if change.key == "count"], registry.names())
     places = _expand_links(changed, label)
     apply_overrides(changed, [change for change in changes if change.key != "count"], registry.names())
-    return _read(Table(changed, file=label), places, registry, directory)
+    return _read(Table(changed, file=label), places, registry, directory, source=_source(document))
+
+
+def _source(document: Mapping[str, object]) -> str:
+    """Return a digest of a document without what a comparison may change, and what makes no difference to it."""
+    what = {key: value for key, value in document.items() if key != "transports"}
+    if isinstance(header := what.get("scenario"), Mapping):
+        what["scenario"] = {key: value for key, value in header.items() if key not in ("description", "seed")}
+    return digest(what)
 
 
 def _expand_links(document: dict[str, object], label: str) -> list[str]:
@@ -201,7 +212,7 @@ def _expand_links(document: dict[str, object], label: str) -> list[str]:
     return places
 
 
-def _read(document: Table, places: list[str], registry: Registry, directory: Path | None) -> Scenario:
+def _read(document: Table, places: list[str], registry: Registry, directory: Path | None, *, source: str) -> Scenario:
     header = document.table("scenario", required=True)
     sites = header.names("sites", _DEFAULT_SITES)
     if len(sites) < 2:
@@ -233,6 +244,7 @@ def _read(document: Table, places: list[str], registry: Registry, directory: Pat
     scenario = Scenario(
         name=name,
         description=description,
+        source=source,
         topology=topology,
         jobs=jobs,
         background=background,

@@ -4,13 +4,11 @@ A run is known by its key, a digest of everything that decides it (`run_key`); r
 depends on when or where the run was made, or after which others. The file's pages may: compare rows, or exports.
 """
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +25,10 @@ from emulation.records import (
     QueueSample,
     RunRecord,
 )
+from experiments.digests import canonical, digest
 
 FILE_NAME = "results.sqlite"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION_ID = 0x62_69_63_6F  # "bico"
 _BUSY_S = 30.0
 _MAX_INTEGER_BITS = 63
@@ -47,7 +46,7 @@ _ROWS: Mapping[str, type[Any]] = {
     "notices": NoticeRecord,
 }
 TABLES = ("runs", *_ROWS)
-_LISTS = ("settings", "jobs")  # of a RunRow: JSON in their columns
+_LISTS = ("settings", "labels", "parameters", "jobs", "conditions", "notes")  # of a RunRow: JSON in their columns
 
 R = TypeVar("R")
 
@@ -64,47 +63,41 @@ class UnfitRecordError(ValueError):
 class RunRow:
     """One run as a whole. `transport` is the one under comparison, `jobs` those of the run that it carries.
 
-    settings: what was changed in the scenario for it, "key=value" each, in the order in which it was.
+    study: that the run is a point of; empty for none. settings: what was changed in the scenario for it, "key=value"
+    each, in the order in which it was. labels: what people call those keys, "key=label" each, where it is known.
+    source: a digest of the scenario before any of its settings. parameters: of the transport, "key=value" each, where
+    they differ from its defaults. setup: a digest of all else that decides the run but its seed; runs with the same
+    one, and the same parameters of each transport, can be taken together. conditions: what the setup consists of.
+    notes: what there is to say of its paths and its scale, "term: meaning" each. All but the digests are for people.
     status "unsupported": the world could not honour the run, for `reason`, and there are no further rows.
     """
 
     key: str
     scenario: str
+    study: str
     settings: tuple[str, ...]
+    labels: tuple[str, ...]
+    source: str
     backend: str
     transport: str
+    parameters: tuple[str, ...]
     jobs: tuple[str, ...]
     seed: int
     scale: float
+    setup: str
+    conditions: tuple[str, ...]
+    notes: tuple[str, ...]
     status: RunStatus
     reason: str
     array_note: str
 
 
-def canonical(value: object) -> object:
-    """Return what JSON can hold of specs: dataclasses with their names, mappings in their order, exact floats."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {type(value).__name__: {f.name: canonical(getattr(value, f.name)) for f in fields(value) if f.init}}
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value.hex()
-        case Enum():
-            return canonical(value.value)
-        case Mapping():
-            return [[canonical(key), canonical(item)] for key, item in value.items()]
-        case frozenset() | set():
-            return sorted(json.dumps(canonical(item), sort_keys=True) for item in value)
-        case list() | tuple():
-            return [canonical(item) for item in value]
-    raise TypeError(f"{type(value).__name__} has no canonical form")
-
-
 def run_key(spec: RunSpec, backend: str) -> str:
-    """Return the name of a run: 16 hexadecimal digits of SHA-256 over its specification and its world."""
-    text = json.dumps([SCHEMA_VERSION, backend, canonical(spec)], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Return the name of a run: a digest of its specification and its world.
+
+    With or without time series a run is the same, and counts once.
+    """
+    return digest([SCHEMA_VERSION, backend, canonical(replace(spec, sample_interval_s=None))])
 
 
 def _column(name: str, hint: Any) -> str:

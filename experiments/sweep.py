@@ -115,16 +115,18 @@ def plan_study(
                 seeds=point.scenario.seeds(seeds),
                 sampled=False,
                 scale=divisor,
+                study=study.name,
                 settings=(*settings, *point.settings),
+                labels=[f"{axis.key}={axis.label}" for axis in study.axes if axis.label != axis.key],
             )
         )
     return tasks, 0 if made.capabilities().real_time else None
 
 
 def unfinished(store: Store, tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks whose result is not in the store, or is there as failed or unsupported."""
-    done = {run.key for run in store.runs([task.key for task in tasks]) if run.status in _GOOD}
-    return [task for task in tasks if task.key not in done]
+    """Return the tasks whose result is not in the store, or is there as failed, unsupported or of other settings."""
+    done = {(run.key, run.settings) for run in store.runs([task.key for task in tasks]) if run.status in _GOOD}
+    return [task for task in tasks if (task.key, task.settings) not in done]
 
 
 def to_study_document(study: Study, groups: Sequence[Group]) -> dict[str, Any]:

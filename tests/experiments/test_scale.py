@@ -10,9 +10,10 @@ from emulation.base import RunSpec, UnsupportedError
 from emulation.records import RunRecord
 from emulation.registry import GROUP, BackendRegistry
 from experiments import cli
+from experiments.notes import scale_notes
 from experiments.reading import ScenarioError
 from experiments.runner import World, plan
-from experiments.scale import fitting_divisor, make_backend, parse_divisor, scale_notes
+from experiments.scale import fitting_divisor, make_backend, parse_divisor
 from experiments.scenario import load_scenario
 from transports.registry import Registry
 from worlds import TRANSPORTS, PlainBackend

@@ -16,12 +16,19 @@ def row(key="0" * 16, **changes):
     values = {
         "key": key,
         "scenario": "coast-to-coast",
+        "study": "loss",
         "settings": ("links.loss=0.001",),
+        "labels": ("links.loss=loss per packet",),
+        "source": "5" * 16,
         "backend": "plain",
         "transport": "reno",
+        "parameters": ("hystart=false",),
         "jobs": ("job",),
         "seed": 3,
         "scale": 1.0,
+        "setup": "6" * 16,
+        "conditions": ("links.rtt=60 ms",),
+        "notes": ("paths: one.",),
         "status": "ok",
         "reason": "",
         "array_note": "",
@@ -156,7 +163,7 @@ def test_another_layout_is_refused(tmp_path):
     Store(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE_NAME) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="has layout 99, this program reads and writes layout 2"):
+    with pytest.raises(StoreError, match="has layout 99, this program reads and writes layout 3"):
         Store(tmp_path)
 
 
