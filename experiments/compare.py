@@ -88,8 +88,12 @@ class TransportResult:
     @property
     def efficiency_p50(self) -> float | None:
         """The efficiency that half of the iterations reach; None where that many failed."""
-        worst_first = percentile((-value for value in self.efficiencies), 0.5)
-        return -worst_first if worst_first else None
+        return self.efficiency_of(0.5) or None
+
+    def efficiency_of(self, share: float) -> float | None:
+        """Return the efficiency that so many of the iterations reach: the one of the completion at that percentile."""
+        best_first = percentile((-value for value in self.efficiencies), share)
+        return None if best_first is None else abs(best_first)
 
     @property
     def overhead(self) -> float | None:

@@ -19,7 +19,7 @@ from transports.registry import Registry
 MOST_PANELS = 12
 _RATIO_FOR_LOG = 20.0  # largest over least positive value
 _BAND = (0.1, 0.5, 0.9)
-_SHOWN = "Median from the second iteration on; band: 10th to 90th percentile"
+_SHOWN = "Median of all iterations, the first one included; band: 10th to 90th percentile"
 
 Scale = Literal["linear", "log"]
 
@@ -54,7 +54,7 @@ def draw_curves(
             save_picture(
                 _figure(shown, along, label, looks, draw), directory / f"{what}-against-{file_word(along)}.png"
             )
-            for what, draw in (("efficiency", _draw_efficiency), ("completion", _draw_completion))
+            for what, draw in DRAWN.items()
         ]
 
 
@@ -96,11 +96,12 @@ def _figure(
         axes.set_xticks(positions, values)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(label)
-        axes.set_title(title or _SHOWN, loc="left", fontsize=10)
+        axes.set_title(title, loc="left", fontsize=10)
     for axes in places[len(panels) :]:
         axes.set_axis_off()
     first = panels[0][1][0].comparison
     figure.suptitle(f"{first.scenario} ({first.backend})", x=0.01, ha="left", fontweight="bold")
+    figure.supxlabel(_SHOWN, fontsize=9, color="#555555")
     add_legend(figure, places[0])
     return figure
 
@@ -121,18 +122,9 @@ def axis_positions(values: Sequence[str]) -> tuple[list[float], Scale]:
     return [number or min(positive) / 10 for number in known], "log"
 
 
-def _settled(result: TransportResult, values: Sequence[float | None]) -> list[float | None]:
-    """Return the values of the iterations after the first, or of that one where there is no other."""
-    pairs = list(zip(result.iterations, values, strict=True))
-    return [value for row, value in pairs if row.iteration > 0] or [value for _, value in pairs]
-
-
 def _draw_efficiency(axes: Axes, points: Sequence[tuple[float, TransportResult]], look: Look, name: str) -> None:
     """A failed iteration has an efficiency of 0."""
-    rows = [
-        (at, *(percentile(_settled(result, result.efficiencies), share) or 0.0 for share in _BAND))
-        for at, result in points
-    ]
+    rows = [(at, *(result.efficiency_of(share) or 0.0 for share in _BAND)) for at, result in points]
     places, lows, middles, highs = zip(*rows, strict=True)
     axes.fill_between(places, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
     axes.plot(places, middles, color=look.colour, marker=look.marker, label=name)
@@ -142,10 +134,7 @@ def _draw_efficiency(axes: Axes, points: Sequence[tuple[float, TransportResult]]
 
 def _draw_completion(axes: Axes, points: Sequence[tuple[float, TransportResult]], look: Look, name: str) -> None:
     """A percentile that falls on a failed iteration has no place, and the curve a gap."""
-    rows = [
-        (at, *(_milliseconds(percentile(_settled(result, result.completions_s), share)) for share in _BAND))
-        for at, result in points
-    ]
+    rows = [(at, *(_milliseconds(percentile(result.completions_s, share)) for share in _BAND)) for at, result in points]
     places, lows, middles, highs = zip(*rows, strict=True)
     axes.fill_between(places, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
     axes.plot(places, middles, color=look.colour, marker=look.marker, label=name)
@@ -155,3 +144,7 @@ def _draw_completion(axes: Axes, points: Sequence[tuple[float, TransportResult]]
 
 def _milliseconds(time_s: float | None) -> float:
     return float("nan") if time_s is None else 1e3 * time_s
+
+
+DRAWN: Mapping[str, Draw] = {"efficiency": _draw_efficiency, "completion": _draw_completion}
+"""What is drawn over what is varied, a picture each."""

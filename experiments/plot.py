@@ -16,7 +16,7 @@ from matplotlib.markers import MarkerStyle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
-from experiments.compare import Comparison, TransportResult, percentile
+from experiments.compare import Comparison, TransportResult
 from experiments.pictures import OVERVIEW, SERIES
 from experiments.store import Store
 from experiments.whole_files import written_whole
@@ -171,7 +171,7 @@ def _draw_efficiencies(axes: Axes, ran: Sequence[TransportResult], looks: Mappin
     for place, result in enumerate(ran):
         look = looks[result.name]
         middle = result.efficiency_p50 or 0.0
-        low, high = (percentile(result.efficiencies, share) or 0.0 for share in (0.1, 0.9))
+        low, high = (result.efficiency_of(share) or 0.0 for share in (0.9, 0.1))
         axes.barh(place, middle, color=look.colour, height=0.6, alpha=0.85)
         axes.plot([low, high], [place, place], color="black", linewidth=1.4, marker="|", markersize=9)
         axes.annotate(

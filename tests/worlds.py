@@ -18,8 +18,10 @@ from emulation.records import (
     QueueSample,
     RunRecord,
 )
+from experiments.compare import TransportResult
 from experiments.console import TerminatedError
 from experiments.runner import World
+from experiments.scenario import load_scenario
 from transports.base import Endpoint, EndpointContext
 from transports.registry import Registry, TransportSpec
 
@@ -199,6 +201,19 @@ def record(spec: RunSpec, completions_s: Sequence[float | None], **changes: obje
         notices=(NoticeRecord(source="plane", at_s=0.5, kind="fallback", detail="it's a “test”; really"),),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def result(completions_s: Sequence[float | None]) -> TransportResult:
+    """Return what a run of reno with these completions amounts to."""
+    made = record(load_scenario("coast-to-coast", TRANSPORTS).run_spec("reno", seed=0), completions_s)
+    return TransportResult(
+        name="reno",
+        status=made.status,
+        reason=made.reason,
+        keys=("a" * 16,),
+        iterations=made.iterations,
+        flows=made.flows,
+    )
 
 
 _PACE = {"reno": 6.0, "cubic": 4.0, "adaptive": 1.2}
