@@ -63,7 +63,7 @@ def to_page(store: Store, groups: Sequence[Group], registry: Registry) -> str:
 
     title = ", ".join(dict.fromkeys(group.study or group.comparison.scenario for group in groups))
     parts = [f"<h1>{escape(title)}</h1>", _contents(groups)]
-    with TemporaryDirectory(prefix="bicoastal-report-") as scratch:
+    with _scratch() as scratch:
         place = Path(scratch)
         parts += _curves(groups, registry, place)
         for number, group in enumerate(groups):
@@ -83,6 +83,13 @@ def to_page(store: Store, groups: Sequence[Group], registry: Registry) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
+
+
+def _scratch() -> TemporaryDirectory[str]:
+    try:
+        return TemporaryDirectory(prefix="bicoastal-report-")
+    except OSError as error:
+        raise StoreError(f"there is no place to draw pictures in for a while ({error.strerror})") from error
 
 
 def _curves(groups: Sequence[Group], registry: Registry, place: Path) -> Iterator[str]:

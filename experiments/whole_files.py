@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from experiments.store import StoreError
@@ -18,7 +18,9 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         yield unfinished
         os.replace(unfinished, path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # where nothing can be written, there is nothing to remove
+            unfinished.unlink()
+        if isinstance(error, OSError):
+            raise StoreError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise
