@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from experiments.console import BAD_INPUT, DONE, FAILED, INTERRUPTED, UNSUPPORTED, OutputError, TerminatedError
+from experiments.console import BAD_INPUT, DONE, FAILED, INTERRUPTED, UNSUPPORTED, OutputError, TerminatedError, flush
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,9 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:
             _prepare_process()
         code = _run(argv)
-        sys.stdout.flush()
-    except SystemExit as ended:  # argparse, after --help or --version
-        return ended.code if isinstance(ended.code, int) else DONE
+        flush()
     except OutputError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # see below
         print(f"bicoastal: {error}", file=sys.stderr)
@@ -56,7 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     from experiments.parser import build_parser  # noqa: PLC0415 (slow: see the top of this file)
 
-    arguments = build_parser().parse_args(argv)
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as ended:  # after --help or --version
+        return ended.code if isinstance(ended.code, int) else DONE
     code: int = arguments.command(arguments)
     return code
 
@@ -76,9 +77,12 @@ def _prepare_process() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # a closed stream's number must not fall to a file of ours
         os.set_inheritable(number, True)  # nor to one of a worker's
     os.close(number)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # print() would take the other one instead
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
+    # print() would take the other stream instead of one that is closed; nothing can be written on stdout then, and
+    # what cannot be said on stderr is not.
+    for name, mode in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            stream = open(os.open(os.devnull, mode), "w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
+            setattr(sys, name, stream)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no × shows a question mark
     for wish in (signal.SIGTERM, signal.SIGHUP):

@@ -12,7 +12,7 @@ from emulation.registry import BackendRegistry, UnknownBackendError
 from experiments.bundled import Kind, bundled_data, bundled_names
 from experiments.console import DONE, say
 from experiments.deployment import load_deployment
-from experiments.reading import parse_toml
+from experiments.reading import ScenarioError, parse_toml
 from transports.registry import Registry, UnknownTransportError
 from wan.units import format_size
 
@@ -20,11 +20,13 @@ from wan.units import format_size
 def add_parser(commands: Any) -> None:
     """Add the command to argparse's subparsers."""
     listing = commands.add_parser("list", help="list what there is to choose from")
-    listing.add_argument("what", choices=tuple(_LISTS))
+    listing.add_argument("what", nargs="?", choices=tuple(_LISTS))
     listing.set_defaults(command=_list)
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    if arguments.what is None:
+        raise ScenarioError(f"list: expected what to list, one of {', '.join(_LISTS)}")
     rows = _LISTS[arguments.what]()
     # a terminal would break words at its edge; a file or a pipe wants one line for each
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -9,6 +9,7 @@ from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Peri
 from wan.recorded_loss import Listed, Trace
 from wan.schedule import LinkEvent, Outage, RateStep
 from wan.topology import MIN_MTU_BYTES, LinkSpec, Path, Site, Topology
+from wan.units import parse_size
 
 MAX_LINKS = 1024
 _MAX_MTU_BYTES = 65_535  # the largest IPv4 packet
@@ -94,11 +95,23 @@ def _read_queue(table: Table, bdp_bytes: float) -> int | None:
     if not isinstance(value, str):
         table.fail("queue", f"{shown(value)} is not {expected}")
     if (match := _BDP.fullmatch(value.strip())) is None:
+        if not _is_size(value):
+            table.fail("queue", f"{shown(value)} is not {expected}; its unit must be like B, kB, MB, GB, MiB or BDP")
         return table.size_bytes("queue")
     size_bytes = float(match[1]) * bdp_bytes
     if not 1 <= size_bytes <= MAX_QUANTITY:
         table.fail("queue", f"{shown(value)} of {bdp_bytes:.0f} bytes is not a queue of at least one byte")
     return round(size_bytes)
+
+
+def _is_size(text: str) -> bool:
+    try:
+        parse_size(text)
+    except OverflowError:
+        return True
+    except ValueError:
+        return False
+    return True
 
 
 def _read_event(table: Table) -> LinkEvent:

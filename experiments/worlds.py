@@ -3,6 +3,7 @@
 A transport of ours runs in virtual time and over real sockets; where the kernel has the same algorithm, its own
 implementation runs on the same links. What is compared is the median completion of an iteration, over several seeds
 where packets are lost by chance: one loss less, or a few packets sooner, moves the median of a single run by a third.
+Beside them stands, where there is one for the case, what the model of the transport's tail says of that median.
 """
 
 import argparse
@@ -10,18 +11,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from rich.table import Table
 from rich.text import Text
 
-from emulation.base import Backend, RunFailedError, UnsupportedError
+from emulation.base import Backend, RunFailedError, RunSpec, UnsupportedError
 from emulation.ledger import iteration_bound_s
 from emulation.records import Status
 from emulation.registry import BackendRegistry, UnknownBackendError
 from emulation.scaled import scaled_run
 from experiments.console import DONE, FAILED, UNSUPPORTED, say
 from experiments.documents import say_document
+from experiments.extrapolation.expected import NotModelledError, expected_median_s
+from experiments.extrapolation.tails_models import NoModelError
 from experiments.overrides import parse_override
 from experiments.reading import ScenarioError
 from experiments.scale import fitting_divisor, parse_divisor
@@ -34,6 +37,7 @@ from wan.units import format_time
 TOLERANCE = 0.10
 ITERATIONS, SEEDS = 20, 10
 _WORSE = ("ok", "degraded", "failed")
+ANALYTIC = "analytic"
 KERNEL = {"reno": "kernel-reno", "cubic": "kernel-cubic"}
 # Twice an RTO of 260 to 350 ms is below the gap, three times it above: every world halves idle windows as often.
 _GAP = "scenario.gap=700 ms"
@@ -59,10 +63,21 @@ class Case:
     scale: float
     seeds: int = 1
 
+    def specs(self, carrier: str) -> list[RunSpec]:
+        """Return the runs of one transport, one for each seed."""
+        first = self.scenario.seed
+        return [
+            scaled_run(self.scenario.run_spec(carrier, seed=seed, sampled=False), self.scale)
+            for seed in range(first, first + self.seeds)
+        ]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A transport in a world: its median completion (seconds; None where it did not run), and how it went."""
+    """A transport in a world: its median completion (seconds; None where it did not run), and how it went.
+
+    n: the iterations that it is the median of, none where it is a model's.
+    """
 
     world: str
     transport: str
@@ -92,12 +107,74 @@ class Row:
 Tell = Callable[[str], None]
 
 
+class ComparedWorld(Protocol):
+    """Where cases are run, or reckoned."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of its column."""
+
+    def carriers(self, transport: str) -> Sequence[str]:
+        """Return the transports that stand for one: itself, and its twin in the kernel."""
+
+    def cell(self, carrier: str, case: Case) -> Cell:
+        """Return what a transport does in a case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A backend's world."""
+
+    name: str
+    backend: Backend
+
+    def carriers(self, transport: str) -> Sequence[str]:
+        """Return the transport, and the kernel's implementation of it where packets are real."""
+        real_time = self.backend.capabilities().real_time
+        return (transport, *([KERNEL[transport]] if real_time and transport in KERNEL else []))
+
+    def cell(self, carrier: str, case: Case) -> Cell:
+        """Return the median over all seeds. A cell is as good as the worst of its runs."""
+        done: list[float] = []
+        status: Status | str = "ok"
+        reason = ""
+        for spec in case.specs(carrier):
+            try:
+                record = self.backend.run(spec)
+            except (UnsupportedError, RunFailedError) as error:
+                done, status, reason = [], "failed", str(error)
+                if isinstance(error, UnsupportedError):
+                    status = "unsupported"
+                break
+            done += [row.completion_s for row in record.iterations if row.completion_s is not None]
+            if _WORSE.index(record.status) > _WORSE.index(status):
+                status, reason = record.status, record.reason
+        middle_s = median(done) if done else None
+        return Cell(world=self.name, transport=carrier, median_s=middle_s, n=len(done), status=status, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analytic:
+    """The world of closed forms: what the models of the transports' tails say."""
+
+    name: str = ANALYTIC
+
+    def carriers(self, transport: str) -> Sequence[str]:
+        """Return the transport alone."""
+        return (transport,)
+
+    def cell(self, carrier: str, case: Case) -> Cell:
+        """Return the model's median, or why there is none."""
+        middle_s, status, reason = None, "ok", ""
+        try:
+            middle_s = expected_median_s(case.specs(carrier)[0])
+        except (NoModelError, NotModelledError) as error:
+            status, reason = "unsupported", str(error)
+        return Cell(world=self.name, transport=carrier, median_s=middle_s, n=0, status=status, reason=reason)
+
+
 def compare_worlds(
-    cases: Sequence[Case],
-    transports: Sequence[str],
-    worlds: Sequence[tuple[str, Backend]],
-    *,
-    tell: Tell,
+    cases: Sequence[Case], transports: Sequence[str], worlds: Sequence[ComparedWorld], *, tell: Tell
 ) -> list[Row]:
     """Run every case and transport in every world, one after another, and return the rows.
 
@@ -108,48 +185,16 @@ def compare_worlds(
     for case in cases:
         for transport in transports:
             cells: list[Cell] = []
-            bound_s = 0.0
-            for world, backend in worlds:
-                real_time = backend.capabilities().real_time
-                carriers = [transport, *([KERNEL[transport]] if real_time and transport in KERNEL else [])]
-                for carrier in carriers:
-                    tell(f"{case.name}: {carrier} in {world}")
-                    cell, bound_s = _run(world, backend, carrier, case)
-                    cells.append(cell)
+            for world in worlds:
+                for carrier in world.carriers(transport):
+                    tell(f"{case.name}: {carrier} in {world.name}")
+                    cells.append(world.cell(carrier, case))
+            spec = case.specs(transport)[0]
+            bound_s = max(iteration_bound_s(job, spec.topology) for job in spec.jobs)
             rows.append(
                 Row(scenario=case.name, transport=transport, scale=case.scale, bound_s=bound_s, cells=tuple(cells))
             )
     return rows
-
-
-def _run(world: str, backend: Backend, carrier: str, case: Case) -> tuple[Cell, float]:
-    """Return the cell, and the bound of an iteration in seconds. A cell is as good as the worst of its runs."""
-    done: list[float] = []
-    status: Status | str = "ok"
-    reason = ""
-    bound_s = 0.0
-    for seed in range(case.scenario.seed, case.scenario.seed + case.seeds):
-        spec = scaled_run(case.scenario.run_spec(carrier, seed=seed, sampled=False), case.scale)
-        bound_s = max(iteration_bound_s(job, spec.topology) for job in spec.jobs)
-        try:
-            record = backend.run(spec)
-        except (UnsupportedError, RunFailedError) as error:
-            done, status, reason = [], "failed", str(error)
-            if isinstance(error, UnsupportedError):
-                status = "unsupported"
-            break
-        done += [row.completion_s for row in record.iterations if row.completion_s is not None]
-        if _WORSE.index(record.status) > _WORSE.index(status):
-            status, reason = record.status, record.reason
-    cell = Cell(
-        world=world,
-        transport=carrier,
-        median_s=median(done) if done else None,
-        n=len(done),
-        status=status,
-        reason=reason,
-    )
-    return cell, bound_s
 
 
 def standard_cases(registry: Registry, iterations: int) -> list[tuple[str, Scenario]]:
@@ -236,7 +281,9 @@ def to_document(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `validate --worlds`."""
     group = parser.add_argument_group("with --worlds")
-    group.add_argument("--world", action="append", metavar="W", help="a world (default: sim and netns)")
+    group.add_argument(
+        "--world", action="append", metavar="W", help="a backend, or analytic (default: sim, netns, analytic)"
+    )
     group.add_argument("--transport", action="append", metavar="T", help="a transport (default: reno, cubic, adaptive)")
     group.add_argument("--case", action="append", metavar="C", help="one of the five scenarios (default: all)")
     group.add_argument("--iterations", type=int, metavar="N", help=f"of each run (default: {ITERATIONS})")
@@ -250,7 +297,7 @@ def require_worlds(arguments: argparse.Namespace) -> None:
     """Raise ScenarioError where an option of `add_options` was given without --worlds, which it would not change."""
     for option in ("world", "transport", "case", "iterations", "seeds", "scale"):
         if getattr(arguments, option) is not None:
-            raise ScenarioError(f"--{option}: says nothing without --worlds")
+            raise ScenarioError(f"--{option}: is for --worlds, which compares worlds and is not there")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -268,12 +315,12 @@ def run(arguments: argparse.Namespace) -> int:
             registry.resolve(transport)
         except UnknownTransportError as error:
             raise ScenarioError(f"--transport: {error}") from error
-    worlds: list[tuple[str, Backend]] = []
-    for name in arguments.world or ["sim", "netns"]:
+    worlds: list[ComparedWorld] = []
+    for name in arguments.world or ["sim", "netns", ANALYTIC]:
         try:
-            worlds.append((name, installed.resolve(name)(registry)))
+            worlds.append(Analytic() if name == ANALYTIC else Run(name=name, backend=installed.resolve(name)(registry)))
         except UnknownBackendError as error:
-            raise ScenarioError(f"--world: {error}") from error
+            raise ScenarioError(f"--world: {error}, and {ANALYTIC}") from error
     divisor = parse_divisor("auto" if arguments.scale is None else arguments.scale)
     wanted = arguments.case or [name for name, *_ in STANDARD]
     for name in wanted:
@@ -283,7 +330,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, scenario in standard_cases(registry, iterations):
         if name not in wanted:
             continue
-        fitting = divisor or max(fitting_divisor(backend, scenario, transports) for _, backend in worlds)
+        backends = [world.backend for world in worlds if isinstance(world, Run)]
+        fitting = divisor or max([fitting_divisor(backend, scenario, transports) for backend in backends], default=1.0)
         seeds = seeds_each if _by_chance(scenario) else 1
         cases.append(Case(name=name, scenario=scenario, scale=fitting, seeds=seeds))
     rows = compare_worlds(cases, transports, worlds, tell=lambda line: print(line, file=sys.stderr))
@@ -301,7 +349,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _notes(rows: Sequence[Row]) -> list[str]:
     lines = [
         "Medians of an iteration's completion in ms; * the machine was late or busy. kernel: the kernel's own "
-        "implementation on the same links.",
+        f"implementation on the same links. {ANALYTIC}: what the model of the transport's tail says.",
         "Rates and payloads were divided by "
         + ", ".join(dict.fromkeys(f"{row.scale:g} ({row.scenario})" for row in rows))
         + "; round trips, loss and packets are as they were.",

@@ -9,7 +9,7 @@ import pytest
 from emulation.scaled import scaled_run
 from emulation.simulator import SimulatorBackend
 from experiments.cli import main
-from experiments.worlds import Case, Cell, Row, compare_worlds, standard_cases
+from experiments.worlds import Case, Cell, Row, Run, compare_worlds, standard_cases
 from transports.registry import Registry
 
 
@@ -20,7 +20,9 @@ def cases(scale: float) -> dict[str, Case]:
 
 def test_the_five_scenarios_of_the_comparison_can_be_run_and_scaled() -> None:
     simulator = SimulatorBackend(Registry.installed())
-    rows = compare_worlds(list(cases(100).values()), ["cubic"], [("sim", simulator)], tell=lambda line: None)
+    rows = compare_worlds(
+        list(cases(100).values()), ["cubic"], [Run(name="sim", backend=simulator)], tell=lambda line: None
+    )
     assert [row.scenario for row in rows] == ["lossless", "loss 1e-4", "loss 1e-3", "shallow queue", "tail loss"]
     for row in rows:
         (cell,) = row.cells
@@ -33,7 +35,7 @@ def test_the_five_scenarios_of_the_comparison_can_be_run_and_scaled() -> None:
 def test_one_figure_is_made_of_all_seeds_and_the_same_seeds_agree() -> None:
     simulator = SimulatorBackend(Registry.installed())
     case = cases(20)["loss 1e-3"]
-    worlds = [("sim", simulator), ("again", simulator)]
+    worlds = [Run(name=name, backend=simulator) for name in ("sim", "again")]
     (row,) = compare_worlds([replace(case, seeds=3)], ["reno"], worlds, tell=lambda line: None)
     assert [cell.n for cell in row.cells] == [6, 6]
     assert row.disagreement == 0.0
@@ -85,7 +87,7 @@ def test_an_option_of_worlds_is_refused_without_it(options: list[str], capsys: p
     assert main(["validate", *options]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == f"bicoastal: {options[0]}: says nothing without --worlds\n"
+    assert captured.err == f"bicoastal: {options[0]}: is for --worlds, which compares worlds and is not there\n"
 
 
 def test_one_case_alone_is_compared_and_a_misspelt_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
