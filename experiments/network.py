@@ -95,23 +95,17 @@ def _read_queue(table: Table, bdp_bytes: float) -> int | None:
     if not isinstance(value, str):
         table.fail("queue", f"{shown(value)} is not {expected}")
     if (match := _BDP.fullmatch(value.strip())) is None:
-        if not _is_size(value):
-            table.fail("queue", f"{shown(value)} is not {expected}; its unit must be like B, kB, MB, GB, MiB or BDP")
+        try:
+            parse_size(value)
+        except ValueError as error:
+            table.fail("queue", f"{error}; expected {expected}")
+        except OverflowError:  # which `size_bytes` tells
+            pass
         return table.size_bytes("queue")
     size_bytes = float(match[1]) * bdp_bytes
     if not 1 <= size_bytes <= MAX_QUANTITY:
         table.fail("queue", f"{shown(value)} of {bdp_bytes:.0f} bytes is not a queue of at least one byte")
     return round(size_bytes)
-
-
-def _is_size(text: str) -> bool:
-    try:
-        parse_size(text)
-    except OverflowError:
-        return True
-    except ValueError:
-        return False
-    return True
 
 
 def _read_event(table: Table) -> LinkEvent:

@@ -132,19 +132,19 @@ MALFORMED = {
     "queue in bits": (
         'queue = "0.5 BDP"',
         'queue = "2 Mbit"',
-        """links[1].queue: '2 Mbit' is not a size such as "2 MB" or "0.05 BDP"; its unit must be like B, kB, MB, GB, """
-        "MiB or BDP",
+        "links[1].queue: '2 Mbit' is not a size in bytes: its unit must be like B, kB, MB, GB or KiB, MiB, GiB; "
+        'expected a size such as "2 MB" or "0.05 BDP"',
     ),
     "queue in a unit that is none": (
         'queue = "0.5 BDP"',
         'queue = "5 BPD"',
-        """links[1].queue: '5 BPD' is not a size such as "2 MB" or "0.05 BDP"; its unit must be like B, kB, MB, GB, """
-        "MiB or BDP",
+        "links[1].queue: '5 BPD' is not a size in bytes: its unit must be like B, kB, MB, GB or KiB, MiB, GiB; "
+        'expected a size such as "2 MB" or "0.05 BDP"',
     ),
     "queue beyond numbers": (
         'queue = "0.5 BDP"',
         'queue = "1e999 MB"',
-        "links[1].queue: '1e999 MB' is too large",
+        """links[1].queue: '1e999 MB' is too large a number; expected a size such as "2 MB" or "0.05 BDP\"""",
     ),
     "reordering without a time": (
         "mtu = 9000",
