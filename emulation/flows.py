@@ -145,6 +145,9 @@ def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes:
 def message_bound_s(topology: Topology, paths: Sequence[str], payload_bytes: int) -> float:
     """Return the least time in which any transport could deliver a message over `paths`, in seconds.
 
-    One-way propagation plus payload over bottleneck rate; over several paths see `landing_s`.
+    One-way propagation plus payload over bottleneck rate; over several paths see `landing_s`. Where capacity changes,
+    at the highest rate of all: what holds for every iteration.
     """
-    return landing_s([_lane(topology, (name,)) for name in paths], payload_bytes)
+    return landing_s(
+        [Lane(topology.path_delay_s(name), topology.path_peak_rate_bps(name)) for name in paths], payload_bytes
+    )

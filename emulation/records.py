@@ -42,8 +42,9 @@ class FlowRecord:
 class IterationRecord:
     """One iteration of one job: the slowest of its messages, both directions, delivered and verified.
 
-    bound_s: one-way propagation + payload / bottleneck rate, summed over the trips. local_s: time in the coast's own
-    fabric before and after the WAN, not part of completion_s. verified: every rank's result equalled the true sum.
+    bound_s: one-way propagation + payload / bottleneck rate (`message_bound_s`), summed over the trips.
+    local_s: time in the coast's own fabric before and after the WAN, not part of completion_s.
+    verified: every rank's result equalled the true sum.
     """
 
     job: str

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from wan.checks import check_name, check_not_negative, check_positive, check_probability, check_whole
 from wan.loss import LossSpec, NoLoss
-from wan.schedule import LinkEvent, check_events
+from wan.schedule import LinkEvent, RateStep, check_events
 
 MIN_MTU_BYTES = 576  # what every host must be able to take: RFC 791 §3.1
 
@@ -80,6 +80,11 @@ class LinkSpec:
     def bdp_bytes(self) -> float:
         """The bandwidth-delay product: rate times round-trip propagation, in bytes."""
         return self.rate_bps * 2 * self.delay_s / 8
+
+    @property
+    def peak_rate_bps(self) -> float:
+        """The highest rate that the link ever has, bit/s: its own, or that of a later capacity step."""
+        return max([self.rate_bps, *(event.rate_bps for event in self.events if isinstance(event, RateStep))])
 
     @property
     def queue_limit_bytes(self) -> int:
@@ -215,6 +220,10 @@ class Topology:
     def path_rate_bps(self, path: str) -> float:
         """Return the rate of the slowest link, bit/s, as it is before any event."""
         return min(link.rate_bps for link in self.path_links(path))
+
+    def path_peak_rate_bps(self, path: str) -> float:
+        """Return the highest rate, bit/s, that the slowest link could allow: the least of the links' highest."""
+        return min(link.peak_rate_bps for link in self.path_links(path))
 
     def path_mtu_bytes(self, path: str) -> int:
         """Return the largest IP packet that an endpoint may send: the smallest link MTU less the encapsulation."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulation.flows import Lane, message_bound_s, message_id, stripe, trip_of
+from wan.schedule import RateStep
 from wan.topology import LinkSpec, Path, Site, Topology
 
 
@@ -66,3 +67,14 @@ def test_unequal_planes_share_so_that_all_end_together() -> None:
     # T = (8 B + r1 d1 + r2 d2) / (r1 + r2) = (8e6 + 1e7 + 6e7) / 3e9
     topology = planes((1e9, 0.010), (2e9, 0.030))
     assert message_bound_s(topology, list(topology.paths), 10_000_000) == pytest.approx((8e7 + 1e7 + 6e7) / 3e9)
+
+
+def test_the_bound_is_that_of_the_highest_rate_that_capacity_steps_bring() -> None:
+    step = RateStep(at_s=0.0, rate_bps=4e9, iteration=5)
+    link = LinkSpec(name="plane", a="east", b="west", rate_bps=1e9, delay_s=0.010, events=(step,))
+    topology = Topology(
+        sites=(Site(name="east"), Site(name="west")),
+        links=[link],
+        paths=[Path(name="plane", sites=("east", "west"), links=("plane",))],
+    )
+    assert message_bound_s(topology, ["plane"], 1_000_000) == pytest.approx(0.012)

@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from wan.loss import Bernoulli
-from wan.schedule import Outage
+from wan.schedule import Outage, RateStep
 from wan.topology import LinkSpec, Path, Site, Topology
 
 SITES = (Site(name="west"), Site(name="middle"), Site(name="east"))
@@ -35,6 +35,25 @@ def test_a_path_has_the_delay_of_all_its_links_and_the_rate_and_mtu_of_the_least
     assert topology.path_rate_bps("through") == 5e9
     assert topology.path_mtu_bytes("through") == 1450
     assert [part.name for part in topology.path_links("through")] == ["first", "second"]
+
+
+def test_a_path_has_the_peak_rate_that_its_slowest_link_could_allow() -> None:
+    steps = (RateStep(at_s=1.0, rate_bps=8e9), RateStep(at_s=0.0, rate_bps=2e9, iteration=3))
+    outage = Outage(at_s=0.0, duration_s=0.5, iteration=1)
+    topology = Topology(
+        sites=SITES[::2],
+        links=(
+            link("faster", events=(*steps, outage)),
+            link("slower", events=steps[1:]),
+            link("dark", events=(outage,)),
+        ),
+        paths=[Path(name=name, sites=("west", "east"), links=(name,)) for name in ("faster", "slower", "dark")],
+    )
+    assert [topology.path_peak_rate_bps(name) for name in topology.paths] == [8e9, 5e9, 5e9]
+    first, second = replace(two_hops().links["first"], events=steps), two_hops().links["second"]
+    hops = replace(two_hops(), links=(first, second))
+    assert hops.path_peak_rate_bps("through") == 5e9
+    assert hops.path_peak_rate_bps("back") == 10e9
 
 
 def test_the_default_queue_is_one_bandwidth_delay_product() -> None:
