@@ -210,6 +210,7 @@ def to_document(comparison: Comparison, at_scale: Mapping[str, Mapping[str, floa
                 "status": result.status,
                 "reason": result.reason,
                 "n": result.n,
+                "first_s": rounded(result.first_s),
                 "completion_s": {
                     "min": rounded(percentile(result.completions_s, 0.0)),
                     "p50": rounded(percentile(result.completions_s, 0.5)),
@@ -218,6 +219,8 @@ def to_document(comparison: Comparison, at_scale: Mapping[str, Mapping[str, floa
                 },
                 "efficiency_p50": rounded(result.efficiency_p50),
                 "overhead": rounded(result.overhead),
+                "repairs": result.repairs if result.n else None,
+                "timeouts": result.timeouts if result.n else None,
                 "failed": result.failed,
                 "at_scale": scaled.get(result.name),
             }

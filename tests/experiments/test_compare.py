@@ -83,9 +83,12 @@ def test_the_document_has_the_figures_of_the_runs(tmp_path):
                 "status": "ok",
                 "reason": "",
                 "n": 5,
+                "first_s": 4 * BOUND_S,
                 "completion_s": {"min": BOUND_S, "p50": 2 * BOUND_S, "p99": None, "max": 5 * BOUND_S},
                 "efficiency_p50": 0.5,
                 "overhead": 0.1,  # 1,100 bytes on the wire for every 1,000 of payload
+                "repairs": 2 * 8 * 3,  # two late iterations, 8 flows each
+                "timeouts": 2 * 8,
                 "failed": 0,
                 "at_scale": None,
             }
@@ -98,8 +101,8 @@ def test_the_keys_stand_in_the_order_of_the_design(tmp_path):
     assert text.startswith(
         '{"scenario": "coast-to-coast", "backend": "plain", "scale": 1.0, "bound_s": 0.05, "transports"'
     )
-    keys = ["name", "status", "reason", "n", "completion_s", "min", "p50", "p99", "max", "efficiency_p50"]
-    keys += ["overhead", "failed", "at_scale"]
+    keys = ["name", "status", "reason", "n", "first_s", "completion_s", "min", "p50", "p99", "max", "efficiency_p50"]
+    keys += ["overhead", "repairs", "timeouts", "failed", "at_scale"]
     places = [text.index(f'"{key}": ') for key in keys]
     assert places == sorted(places)
 
@@ -121,9 +124,12 @@ def test_an_unsupported_transport_has_no_figures_but_a_reason(tmp_path):
             "status": "unsupported",
             "reason": "unfit needs real packets, which plain lacks",
             "n": 0,
+            "first_s": None,
             "completion_s": {"min": None, "p50": None, "p99": None, "max": None},
             "efficiency_p50": None,
             "overhead": None,
+            "repairs": None,
+            "timeouts": None,
             "failed": 0,
             "at_scale": None,
         }
