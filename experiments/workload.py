@@ -178,8 +178,16 @@ def _read_deployment(table: Table, around: Surroundings) -> Deployment:
 
 def _read_allreduce(table: Table, ends: tuple[str, str], deployment: Deployment | None) -> AllReduceSpec:
     source = table.only_one_of("shard", "deployment", expected='a size such as "57.13 MB", or a deployment')
+    pattern = table.one_of("pattern", _PATTERNS, "exchange")
     local: dict[str, Any] = {}
     if deployment is not None:
+        sent, returned = deployment.precision.gradient_messages, deployment.precision.weight_messages
+        if pattern == "reduce-scatter" and sent != returned:
+            table.fail(
+                "pattern",
+                f"the first trip of {deployment.name} carries {sent:g} bytes for a parameter and the second "
+                f"{returned:g}; both carry the same here, so that it takes a shard in the deployment's place",
+            )
         shard_bytes = deployment.wide_area_shard_bytes
         local["local_stages"] = deployment.local_stages
         if table.has("fabric"):
@@ -192,7 +200,7 @@ def _read_allreduce(table: Table, ends: tuple[str, str], deployment: Deployment 
     if (array_bytes or shard_bytes) > MAX_ARRAY_BYTES:
         table.fail("array", "expected a size of at most 1 GiB, since arrays of a whole shard would not fit in memory")
     values: dict[str, Any] = {
-        "pattern": table.one_of("pattern", _PATTERNS, "exchange"),
+        "pattern": pattern,
         "ranks_per_site": table.integer("ranks_per_site", 2, least=1, most=_MAX_RANKS),
         "dtype": table.one_of("dtype", _DTYPES, "int32"),
         **local,

@@ -244,6 +244,12 @@ MALFORMED = {
         "'hundred-trillion-moe'? there are gpt3-sakuraone, gpt3-two-sites, hundred-trillion, hundred-trillion-moe, "
         "llama3-405b",
     ),
+    "two trips of a deployment whose weights are smaller than its gradients": (
+        'shard = "57.13 MB"',
+        'deployment = "gpt3-two-sites"\npattern = "reduce-scatter"',
+        "allreduce.pattern: the first trip of gpt3-two-sites carries 4 bytes for a parameter and the second 2; both "
+        "carry the same here, so that it takes a shard in the deployment's place",
+    ),
     "deployment at one site": (
         'shard = "57.13 MB"',
         'deployment = "llama3-405b"',
