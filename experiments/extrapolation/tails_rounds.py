@@ -88,12 +88,13 @@ class Burst:
     the round's first `head` packets go. absorbed: packets of this round whose loss belongs to the episode before.
     pending: the window after this round, if this is the round of a recovery, else 0. repaired_s: when the last repair
     of the round before left. since: packets since the last loss or pause, which the peer acknowledges by twos. kept:
-    whether it keeps the acknowledgement of one back. probing: a probe mends the message's end.
+    whether it keeps the acknowledgement of one back. limited: the window held the round before back. probing: a probe
+    mends the message's end.
     """
 
     _OWN = (
         "who", "left", "gap", "time_s", "free_s", "clock", "head", "absorbed", "pending", "repaired_s", "since", "kept",
-        "probing",
+        "limited", "probing",
     )  # fmt: skip
     __slots__ = (*_OWN, *TcpFlows.KEPT, "_fresh", "_path", "_rules", "_spared")
 
@@ -117,7 +118,7 @@ class Burst:
         self.gap = gaps(self.who)
         self.time_s, self.free_s, self.repaired_s = (np.zeros(count) for _ in range(3))
         self.clock, self.absorbed, self.pending, self.since, self.kept = (np.zeros(count) for _ in range(5))
-        self.probing = np.zeros(count, bool)
+        self.probing, self.limited = np.zeros(count, bool), np.zeros(count, bool)
         if flows.fresh:
             first = self._rules.first_window_bytes // self._path.segment_bytes
             self.window = np.minimum(self.window, max(1.0, first))
@@ -198,7 +199,7 @@ class Burst:
         head = np.minimum(self.head, sent)
         let_go = self.head / np.maximum(self.clock, 1e-9)  # by one acknowledgement
         queues = np.maximum(1.0 - 1.0 / let_go, 0.0)
-        room = np.maximum(path.queue_packets - waiting - queues * BY_ONE_ACK, 0.0)
+        room = np.maximum(path.queue_packets - waiting - np.where(self.clock > 0, queues * BY_ONE_ACK, 0.0), 1.0)
         at_once = np.zeros(len(sent))
         if path.both_ways:
             at_once = np.minimum(np.maximum(self.clock - path.bdp_packets / 2, 0.0) * let_go, head)
@@ -267,7 +268,9 @@ class Burst:
         if first:  # the first receive window, which follows what has arrived, holds it back
             grown = np.minimum(self.window + 5.0, rules.initial_window + 2.0)
         else:
-            grown = self._grown(np.where(limited & ~recovering, sending.acked, 0.0), sending.late, slow, round_s)
+            held_back = limited | self.limited  # until the message's end left
+            grown = self._grown(sending, np.where(held_back & ~recovering, sending.acked, 0.0), slow, round_s)
+        self.limited = limited
         self.clock = sending.sent - sending.dropped
         if not np.any(lossy | recovering):
             self.window = grown
@@ -307,13 +310,13 @@ class Burst:
         else:
             self.counted[reduces] = 0.0
 
-    def _grown(self, acked: Array, late: Array, slow: Flags, round_s: Array) -> Array:
-        """Return the window after acknowledgements of as many packets, in slow start or above it."""
+    def _grown(self, sending: Round, acked: Array, slow: Flags, round_s: Array) -> Array:
+        """Return the window after acknowledgements of `acked` packets, in slow start or above it."""
         window, rest = self.window, acked
         if np.any(slow):
-            opened = np.maximum(acked - late, 0.0)
+            opened = np.maximum(acked - sending.late, 0.0)
             if self._rules.cubic:
-                opened = np.minimum(opened, self._judge(acked, slow) - window)
+                opened = np.minimum(opened, self._judge(sending.sent, acked, slow) - window)
             taken = np.where(slow, np.minimum(opened, self.ssthresh - window), 0.0)
             window = window + taken
             rest = np.where(window >= self.ssthresh, acked - taken, 0.0)
@@ -322,7 +325,7 @@ class Burst:
             return self._along_cubic(window, rest, round_s)
         return self._by_count(window, rest)
 
-    def _judge(self, acked: Array, slow: Flags) -> Array:
+    def _judge(self, sent: Array, acked: Array, slow: Flags) -> Array:
         """Let HyStart end slow start: where the acknowledgements' train is long, or a queue delays them.
 
         Where both directions send, what would be a long train comes at once, and late.
@@ -332,7 +335,7 @@ class Burst:
         delay_s = min(max(path.rtt_s / DELAY_SHARE, DELAY_LEAST_S), DELAY_MOST_S)
         if path.both_ways:
             shown_after = 2 * DELAY_SAMPLES
-            ends = judged & (self.window * path.packet_s > path.rtt_s / 2 + delay_s)
+            ends = judged & ((sent - DELAY_SAMPLES) * path.packet_s > path.rtt_s / 2 + delay_s)
         elif 2 * path.packet_s <= TRAIN_GAP_S:
             shown_after = (path.rtt_s + TRAIN_GAP_S) / 2 / path.packet_s
             ends = judged & (acked > shown_after)

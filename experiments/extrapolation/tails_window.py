@@ -131,7 +131,10 @@ class Tcp(PointwiseModel):
         rng = np.random.default_rng(self.seed)
         packets, loss = float(crossing.packets(self.header_bytes)), float(crossing.loss)
         if loss == 0 and not float(crossing.tail_loss):
-            return Distribution(send(self.start(crossing, 1, rng)[0], no_losses), np.array([0.0]))
+            histories = 1 if self.settled else max(self.history, 1)
+            return from_atoms(
+                send(self.start(crossing, histories, rng)[0], no_losses), np.full(histories, 1 / histories)
+            )
         if packets * loss <= MOST_EXACT:
             times_s, shares = self._by_count(crossing, rng)
         else:
