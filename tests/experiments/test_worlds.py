@@ -9,7 +9,7 @@ import pytest
 from emulation.scaled import scaled_run
 from emulation.simulator import SimulatorBackend
 from experiments.cli import main
-from experiments.worlds import Case, Cell, Row, Run, compare_worlds, standard_cases
+from experiments.worlds import Analytic, Case, Cell, Row, Run, compare_worlds, standard_cases
 from transports.registry import Registry
 
 
@@ -62,6 +62,30 @@ def test_worlds_disagree_by_the_largest_median_over_the_smallest() -> None:
         cells=(cell("sim", 0.2), cell("netns", 0.22), cell("mininet", None)),
     )
     assert row.disagreement == pytest.approx(0.1)
+
+
+def test_the_models_stand_beside_the_worlds_where_there_is_one() -> None:
+    found = cases(20)
+    worlds = [Run(name="sim", backend=SimulatorBackend(Registry.installed())), Analytic()]
+    chosen = [found["lossless"], found["shallow queue"]]
+    rows = compare_worlds(chosen, ["b4", "quic"], worlds, tell=lambda line: None)
+    cells = {(row.scenario, row.transport): row.cells[1] for row in rows}
+    assert [row.disagreement is None for row in rows] == [False, True, True, True]
+    assert rows[0].disagreement == pytest.approx(0.0, abs=0.02)
+    assert (cells["lossless", "b4"].n, cells["lossless", "b4"].status) == (0, "ok")
+    assert "not of 0.05" in cells["shallow queue", "b4"].reason
+    assert "no model of its tail" in cells["lossless", "quic"].reason
+    assert cells["lossless", "quic"].status == "unsupported"
+
+
+def test_the_models_alone_need_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--world", "analytic", "--transport", "b4", "--case", "lossless", "--json"]
+    assert main(["validate", "--worlds", *options]) == 3  # one world alone disagrees with none
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["scale"] == 1
+    assert row["bound_s"] < row["cells"][0]["median_s"] < 1.02 * row["bound_s"]
+    assert main(["validate", "--worlds", "--world", "moon"]) == 2
+    assert capsys.readouterr().err.endswith("analytic\n")
 
 
 @pytest.mark.parametrize("option", ["--iterations", "--seeds"])
