@@ -1,8 +1,8 @@
 """`bicoastal size`: how much WAN bandwidth per GPU hides the all-reduce, with each transport's slowest message."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,153 +11,27 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.arguments import directory
-from experiments.compare import compare
 from experiments.console import DONE, UNSUPPORTED
 from experiments.documents import rounded, say_document
 from experiments.extrapolate import add_case_options, read_case
-from experiments.extrapolation.fit import Fit, TooFewError, fit, measure
-from experiments.extrapolation.sizing import Need, Question, allowed_s, at, least_bps, need, step_share
+from experiments.extrapolation.evidence import evidence
+from experiments.extrapolation.fit import Fit
+from experiments.extrapolation.sizing import Need, Question, at, step_share
 from experiments.extrapolation.sizing import Path as WanPath
 from experiments.extrapolation.slowest import SCOPES, Scope
-from experiments.extrapolation.tails_models import (
-    MODELS,
-    NO_TRANSPORT,
-    SAME_ALGORITHM,
-    WITHOUT_MODEL,
-    NoModelError,
-    model_of,
-)
+from experiments.extrapolation.tails_models import MODELS, NO_TRANSPORT, SAME_ALGORITHM, WITHOUT_MODEL, model_of
 from experiments.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib
 from experiments.reading import ScenarioError, shown
 from experiments.showing import show
-from experiments.store import Store
+from experiments.sizing_answers import Row, Sizing, size, size_measured
 from transports.registry import Registry
 from wan.units import format_rate, format_time, parse_probability
 
 DEFAULT_LOSS = 1e-4
 DEFAULT_SHARE = 0.99
 MOST_LOSS = 0.1  # more than a path that anybody would train over
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """The loss per packet that explains what was measured of a transport, and its 95 % interval."""
-
-    loss: float
-    loss_low: float
-    loss_high: float
-    messages: int
-    gap: float
-    allowed_gap: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One transport's answer. measured: None where the loss was given. low, high: least_bps at the interval's ends.
-
-    found is None where the measurements support nothing, for `refused`.
-    """
-
-    transport: str
-    found: Need | None
-    refused: str
-    measured: Measurement | None
-    low_bps: float | None
-    high_bps: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
-    """All transports' answers to one question. of_runs: the losses were measured, not given."""
-
-    question: Question
-    target: float | None
-    rows: tuple[Row, ...]
-    of_runs: bool = False
-
-    @property
-    def dearest_bps(self) -> float | None:
-        """The largest cross-country capacity that one of the transports needs, of those that any suffices for."""
-        return max(
-            (row.found.aggregate_bps for row in self.rows if row.found and row.found.aggregate_bps), default=None
-        )
-
-
-def size(question: Question, names: Sequence[str], target: float | None) -> Sizing:
-    """Answer the question for transports on a path whose loss is given. Raises ValueError for an unknown one."""
-    rows = []
-    for name in names:
-        try:
-            rows.append(_row(name, need(question, model_of(name), target)))
-        except NoModelError as error:
-            rows.append(_refused(name, str(error)))
-    return Sizing(question=question, target=target, rows=tuple(rows))
-
-
-def _row(name: str, found: Need) -> Row:
-    return Row(transport=name, found=found, refused="", measured=None, low_bps=None, high_bps=None)
-
-
-def size_measured(question: Question, directory: Path, names: Sequence[str] | None, target: float | None) -> Sizing:
-    """Answer the question with the loss that each transport's results in a directory show.
-
-    Raises StoreError where there are none, ScenarioError for a transport that is not among them.
-    """
-    rows = []
-    with Store.existing(directory) as store:
-        runs = store.runs()
-        if not runs:
-            raise ScenarioError(f"--from {directory}: holds no runs")
-        if len({(run.scenario, run.backend) for run in runs}) > 1:
-            raise ScenarioError(
-                f"--from {directory}: holds runs of several scenarios or backends; give one's directory"
-            )
-        results = {result.name: result for result in compare(store, [run.key for run in runs]).transports}
-        for name in names or sorted(results, key=_place):
-            if name not in results:
-                raise ScenarioError(
-                    f"--transport: {shown(name)} is not among the results; there are {', '.join(results)}"
-                )
-            try:
-                model = model_of(name)
-                fitted = fit(measure(store, results[name]), model)
-            except (TooFewError, ValueError) as error:
-                rows.append(_refused(name, str(error)))
-                continue
-            rows.append(_measured_row(question, fitted, target))
-    return Sizing(question=question, target=target, rows=tuple(rows), of_runs=True)
-
-
-def _place(name: str) -> tuple[int, str]:
-    """Return where a transport stands in the table: models in their order, and after them what has none."""
-    model = SAME_ALGORITHM[name].name if name in SAME_ALGORITHM else name
-    return (list(MODELS).index(model) if model in MODELS else len(MODELS), name)
-
-
-def _refused(name: str, reason: str, measured: Measurement | None = None) -> Row:
-    return Row(transport=name, found=None, refused=reason, measured=measured, low_bps=None, high_bps=None)
-
-
-def _measured_row(question: Question, fitted: Fit, target: float | None) -> Row:
-    name = fitted.measured.transport
-    measured = Measurement(
-        loss=fitted.loss,
-        loss_low=fitted.loss_low,
-        loss_high=fitted.loss_high,
-        messages=len(fitted.measured.completions_s),
-        gap=fitted.gap,
-        allowed_gap=fitted.allowed_gap,
-    )
-    if fitted.reason:
-        return _refused(name, fitted.reason, measured)
-    room_s = 0.0 if target is None else allowed_s(question, target)
-    ends = [
-        float(least_bps(at(question, loss=loss), fitted.model, exposed_s=room_s)) if room_s >= 0 else float("inf")
-        for loss in (fitted.loss_low, fitted.loss_high)
-    ]
-    low, high = (None if end == float("inf") else end for end in ends)
-    found = need(at(question, loss=fitted.loss), fitted.model, target)
-    return Row(transport=name, found=found, refused="", measured=measured, low_bps=low, high_bps=high)
+DEFAULT_NAMES = (*(name for name in MODELS if name not in NO_TRANSPORT), *WITHOUT_MODEL)
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"))
 
 
 def about(name: str) -> str:
@@ -190,10 +64,10 @@ def to_document(sizing: Sizing, files: Sequence[str]) -> dict[str, Any]:
                 "name": row.transport,
                 "about": about(row.transport),
                 "refused": row.refused,
-                "measured": None if row.measured is None else asdict(row.measured),
+                "measured": None if row.measured is None else _fit_document(row.measured),
                 **(_need_document(row.found, dearest) if row.found else {}),
-                "least_bps_low": row.low_bps,
-                "least_bps_high": row.high_bps,
+                **{f"least_bps_{end}": value for end, value in zip(("low", "high"), row.least_bps, strict=True)},
+                **{f"exposed_s_{end}": value for end, value in zip(("low", "high"), row.exposed_s, strict=True)},
             }
             for row in sizing.rows
         ],
@@ -201,6 +75,22 @@ def to_document(sizing: Sizing, files: Sequence[str]) -> dict[str, Any]:
     }
     found: dict[str, Any] = rounded(document)
     return found
+
+
+def _fit_document(fitted: Fit) -> dict[str, Any]:
+    counted = fitted.measured.counted
+    return {
+        "loss": fitted.loss,
+        "loss_low": fitted.loss_low,
+        "loss_high": fitted.loss_high,
+        "source": fitted.source,
+        "messages": len(fitted.measured.completions_s),
+        "independent": fitted.independent,
+        "gap": fitted.gap,
+        "allowed_gap": fitted.allowed_gap,
+        "scale": fitted.measured.scale,
+        "counted": None if counted is None else asdict(counted),
+    }
 
 
 def _need_document(found: Need, dearest: float | None) -> dict[str, Any]:
@@ -219,23 +109,15 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
     deployment, own = question.deployment, question.deployment.wan_bps
     hidden = float(step_share(question, 0.0))
     aim = "hide the gradients" if sizing.target is None else f"expose at most {100 * sizing.target:g} % of a step"
+    unit, prefix = _aggregate_unit(sizing)
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
     table.add_column("transport", no_wrap=True)
-    for heading in ("Gbit/s\nper GPU", "per\nflow", "Pbit/s\neach way", "slowest\nms", "loses\nms"):
+    for heading in ("Gbit/s\nper GPU", "per\nflow", f"{prefix}bit/s\neach way", "slowest\nms", "loses\nms"):
         table.add_column(heading, justify="right", no_wrap=True)
     if own is not None:
         table.add_column(f"exposed at\n{format_rate(own)}", justify="right", no_wrap=True)
     for row in sizing.rows:
-        table.add_row(Text(row.transport), *map(Text, _cells(row, own)))
-    reasons = []
-    for row in sizing.rows:
-        if row.measured:
-            reasons.append(Text(f"{row.transport}: {_evidence(row)}."))
-        if row.refused:
-            word = "no figure" if row.transport in WITHOUT_MODEL else "refused"
-            reasons.append(Text(f"{row.transport}: {word}: {row.refused}.", style="yellow"))
-        elif row.found and row.found.least_bps is None:
-            reasons.append(Text(f"{row.transport}: no bandwidth suffices: {row.found.reason}."))
+        table.add_row(Text(row.transport), *map(Text, _cells(row, own, unit)))
     path = "measured loss" if sizing.of_runs else f"loss {float(question.path.loss):g}"
     steps = f"in {100 * question.share:g} % of steps"
     title = f"{deployment.name}: WAN to {aim} {steps}, RTT {format_time(deployment.wan_rtt_s)}, {path}"
@@ -246,6 +128,7 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
         f"{100 * hidden:.2f} % of a step are exposed with all gradients hidden. --set assumptions.wan_trips=1 (an "
         "exchange), assumptions.chunks=8 and the like change what is assumed; see `bicoastal extrapolate`.",
         *(f"{row.transport}: {text}." for row in sizing.rows if (text := about(row.transport))),
+        *([f"The runs are of {sizing.setups} set-ups: not all transports had the same path."] * (sizing.setups > 1)),
         *_same_as(sizing),
         *notes,
     ]
@@ -254,39 +137,74 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
         Text(),
         table,
         Text(),
-        *reasons,
+        *_remarks(sizing),
         *_savings(sizing),
         *(Text(line, style="dim") for line in lines),
     )
 
 
-def _cells(row: Row, own: float | None) -> list[str]:
+def _aggregate_unit(sizing: Sizing) -> tuple[float, str]:
+    """Return the unit of the whole deployment's capacity in which the least of the column is still one or more."""
+    rates = [row.found.aggregate_bps for row in sizing.rows if row.found and row.found.aggregate_bps]
+    least = min(rates, default=_PREFIXES[0][0])
+    return next(((unit, prefix) for unit, prefix in _PREFIXES if least >= unit), _PREFIXES[-1])
+
+
+def _cells(row: Row, own: float | None, unit: float) -> list[str]:
     found = row.found
     if found is None:
-        cells = ["–"] * (5 if own is None else 6)
-    else:
-        rates = (found.least_bps, found.per_flow_bps)
-        cells = ["none" if rate is None else f"{rate / 1e9:.2f}" for rate in rates]
-        cells.append("" if found.aggregate_bps is None else f"{found.aggregate_bps / 1e15:.2f}")
-        cells += [f"{1e3 * found.slowest_s:.1f}", f"{1e3 * found.lost_s:.1f}"]
-        if own is not None and found.exposed_s is not None and found.exposed_share is not None:
-            cells.append(f"{1e3 * found.exposed_s:.0f} ms, {100 * found.exposed_share:.2f} %")
+        return ["–"] * (5 if own is None else 6)
+    cells = [_rate(rate) for rate in (found.least_bps, found.per_flow_bps)]
+    cells.append("" if found.aggregate_bps is None else f"{found.aggregate_bps / unit:.2f}")
+    cells += [f"{1e3 * found.slowest_s:.1f}", f"{1e3 * found.lost_s:.1f}"]
+    if row.measured:
+        cells[0] = _with_span(cells[0], [_rate(rate) for rate in row.least_bps])
+    if own is not None and found.exposed_s is not None and found.exposed_share is not None:
+        shown_s = f"{1e3 * found.exposed_s:.0f} ms"
+        ends = [f"{1e3 * (end or 0.0):.0f} ms" for end in row.exposed_s] if row.measured else [shown_s]
+        cells.append(_with_span(f"{shown_s}, {100 * found.exposed_share:.2f} %", ends))
     return cells
 
 
-def _evidence(row: Row) -> str:
-    """Return what a transport's measurements say, and how far they carry."""
-    m = row.measured
-    if m is None:
+def _rate(rate_bps: float | None) -> str:
+    return "none" if rate_bps is None else f"{rate_bps / 1e9:.2f}"
+
+
+def _with_span(cell: str, ends: Sequence[str]) -> str:
+    """Return a cell with what it is at the ends of the loss's interval below it, where that is not the same."""
+    different = dict.fromkeys(ends)
+    return cell if len(different) < 2 else f"{cell}\n{' to '.join(different)}"
+
+
+def _remarks(sizing: Sizing) -> list[Text]:
+    """Return what there is to say of single transports, each sentence once for all that it is true of."""
+    for_rows = [
+        (row.transport, f"{evidence(row.measured, _takes(row))}.", "")
+        for row in sizing.rows
+        if row.measured and not row.refused
+    ]
+    for row in sizing.rows:
+        if row.refused:
+            word = "no figure" if row.transport in WITHOUT_MODEL else "refused"
+            for_rows.append((row.transport, f"{word}: {row.refused}.", "yellow"))
+        elif row.found and row.found.least_bps is None:
+            for_rows.append((row.transport, f"no bandwidth suffices: {row.found.reason}.", ""))
+    return [Text(f"{', '.join(names)}: {said}", style=style) for (said, style), names in _grouped(for_rows)]
+
+
+def _grouped(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[tuple[str, str], list[str]]]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, said, style in rows:
+        groups.setdefault((said, style), []).append(name)
+    return groups.items()
+
+
+def _takes(row: Row) -> str:
+    """Return what a loss's interval means for the bandwidth, in words."""
+    ends = [None if rate is None else format_rate(rate) for rate in row.least_bps]
+    if ends == [None, None]:
         return ""
-    ends = [None if rate is None else format_rate(rate) for rate in (row.low_bps, row.high_bps)]
-    span = " to ".join(dict.fromkeys(end or "no bandwidth" for end in ends))
-    takes = "" if row.refused or ends == [None, None] else f", which takes {span}"
-    interval = f"95 %: {m.loss_low:.2g} to {m.loss_high:.2g}{takes}"
-    return (
-        f"a loss of {m.loss:.2g} explains {m.messages} messages ({interval}); model and measurement differ by "
-        f"{m.gap:.2f} where chance explains {m.allowed_gap:.2f}"
-    )
+    return f", which takes {' to '.join(dict.fromkeys(end or 'no bandwidth' for end in ends))}"
 
 
 def _same_as(sizing: Sizing) -> list[str]:
@@ -376,7 +294,7 @@ def _size(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         make_place(arguments.out, [EXPOSED, STAGES])
     if arguments.source is None:
-        sizing = size(question, arguments.transport or [*MODELS, *WITHOUT_MODEL], target)
+        sizing = size(question, arguments.transport or DEFAULT_NAMES, target)
     else:
         sizing = size_measured(question, arguments.source, arguments.transport, target)
     files = [] if arguments.out is None else _draw(sizing, arguments.out)

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from experiments.compare import Comparison
 from experiments.extrapolation.assumptions import Assumptions
+from experiments.extrapolation.evidence import evidence
 from experiments.extrapolation.exposure import exposed_gradient_s
-from experiments.extrapolation.fit import fit, measure, slowest_interval_s
+from experiments.extrapolation.fit import fit, slowest_interval_s
+from experiments.extrapolation.measured import measure
 from experiments.extrapolation.tails_models import model_of
 from experiments.store import Store
 from wan.deployment import Deployment
@@ -17,7 +19,8 @@ class AtScale:
     """One transport's whole step: the slowest of `messages`, of half of the steps, seconds.
 
     completion_s: of the wide-area phase, all its trips, each of which waits for its slowest message; low, high: at the
-    ends of the fitted loss's 95 % interval. exposed_s: what of the gradient all-reduce computation does not hide then.
+    ends of the loss's 95 % interval. exposed_s: what of the gradient all-reduce computation does not hide then.
+    evidence: what that loss rests on, in words.
     """
 
     messages: int
@@ -25,10 +28,11 @@ class AtScale:
     completion_low_s: float
     completion_high_s: float
     exposed_s: float
+    evidence: str
 
     def document(self) -> dict[str, float]:
-        """Return what `compare --json` shows."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Return the figures, as `compare --json` shows them."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "evidence"}
 
 
 def at_scale(
@@ -58,5 +62,6 @@ def at_scale(
             completion_low_s=low_s,
             completion_high_s=high_s,
             exposed_s=exposed_s,
+            evidence=evidence(fitted),
         )
     return found, refused

@@ -5,60 +5,46 @@ them: path and packets are taken from the records, and what is sought is the los
 the measured completions most likely. The likelihood's ratio gives an interval (Wilks: twice the logarithm is
 chi-squared), and the largest distance between the two distributions a test (Dvoretzky, Kiefer, Wolfowitz, with the
 constant of Massart, Annals of Probability 18(3), 1990): a model that fails it supports nothing.
+
+Where the links counted what they lost, that comes first (`counted`). Completions that take more loss than was counted
+have another cause, such as a late machine, and support nothing. Independent losses are taken as they were counted, or
+from the completions where these tell more closely. Of losses in bursts a model takes the independent loss that delays
+as many messages: a burst is repaired together, so it is less than what was counted.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from math import log, sqrt
+from math import ceil, log, sqrt
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from emulation.records import FlowRecord
-from experiments.compare import TransportResult
+from experiments.extrapolation.counted import Counted
+from experiments.extrapolation.measured import Measured, TooFewError
 from experiments.extrapolation.slowest import Fleet, slowest_s
-from experiments.extrapolation.tails import Array, Crossing, TailModel
-from experiments.extrapolation.tails_models import MODELS, SAME_ALGORITHM
+from experiments.extrapolation.tails import Array, TailModel
 from experiments.extrapolation.tails_window import Tcp
-from experiments.store import Store
 
-LEAST_FLOWS = 20
 FEWEST_PER_MESSAGE = 3.0  # independent messages for each of the N whose slowest is read off: 95 % see one as slow
 WILKS = 3.84 / 2  # a log-likelihood below the largest that still counts: 95 %
 ALARM = 0.01  # probability to reject a model that is right
+FINE_GAP = 0.1  # between two distributions: what a good test of a model tells apart
+APART = 1.5  # a model's own error: up to so many times the counted loss its fit may be off
 LEAST_LOSS, MOST_LOSS, PER_DECADE = 1e-9, 0.05, 2
 HOPELESS = 12.0  # below the largest log-likelihood: more loss is not tried any more
-BINS = 12  # of a round trip each, from the fastest message on
+BINS, MOST_SOONER = 12, 48  # of a round trip each, from the fastest message on; and from the bound up to there
 TCP_SAMPLES = 768  # flows: enough for shares of a hundred measured messages
-ALIKE = 0.999  # of the largest payload: stripes differ by a byte
 
-
-class TooFewError(ValueError):
-    """Measured messages do not support what is asked of them; the message is one sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Messages of one transport: one flow's `crossing` (its loss unknown, 0), and each flow's completion, seconds.
-
-    scale: rates and payloads were divided by it. planes: flows of a message. iterations: of a run. connections: that
-    carried the messages.
-    """
-
-    transport: str
-    crossing: Crossing
-    planes: int
-    scale: float
-    iterations: int
-    connections: int
-    completions_s: Array
+Source = Literal["counted", "completions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """A model fitted: loss per packet with its 95 % interval, and how far the distributions are apart.
 
-    gap: largest difference of the two; allowed_gap: what chance explains. reason: why it supports nothing, or empty.
+    source: what that loss is from: the links' counts, or the completions, which it then explains best. independent: how
+    many messages, or connections of a TCP, are independent of one another. gap: largest difference of the two
+    distributions; allowed_gap: what chance explains. reason: why it supports nothing, or empty.
     """
 
     measured: Measured
@@ -66,9 +52,16 @@ class Fit:
     loss: float
     loss_low: float
     loss_high: float
+    source: Source
+    independent: int
     gap: float
     allowed_gap: float
     reason: str
+
+    @property
+    def enough(self) -> int:
+        """As many independent messages, or connections, as tell a model that is `FINE_GAP` off from a right one."""
+        return ceil(log(2 / ALARM) / (2 * FINE_GAP**2))
 
 
 def read_off(completions_s: Sequence[float], messages: float, share: float = 0.5) -> float:
@@ -84,83 +77,21 @@ def read_off(completions_s: Sequence[float], messages: float, share: float = 0.5
     return float(np.quantile(np.asarray(completions_s), share ** (1 / messages), method="inverted_cdf"))
 
 
-def measure(store: Store, result: TransportResult) -> Measured:
-    """Return a transport's flows as its records have them, without each flow's first iteration.
-
-    Round-trip time: the least that a handshake or a sample shows. Rate: what the bound leaves for the payload.
-    Raises TooFewError where that is not enough to go by.
-    """
-    flows = [flow for flow in result.flows if flow.iteration > 0 and flow.completion_s is not None]
-    if len(flows) < LEAST_FLOWS:
-        raise TooFewError(f"{len(flows)} messages after the first iteration are fewer than {LEAST_FLOWS}")
-    if result.failed:
-        raise TooFewError(f"{result.failed} of {result.n} iterations failed, and nothing says how slow they would be")
-    rtt_s = _rtt_s(store, result)
-    trips = 1 + max(flow.trip for flow in flows)
-    one = flows[0]
-    same = [f for f in flows if (f.job, f.iteration, f.source) == (one.job, one.iteration, one.source)]
-    ours = next(row for row in result.iterations if (row.job, row.iteration) == (one.job, one.iteration))
-    busy_s = ours.bound_s - trips * rtt_s / 2
-    if busy_s <= 0:
-        raise TooFewError("the bound is all delay, so that the records do not tell the rate")
-    planes = len({flow.path for flow in same})
-    payload = max(flow.payload_bytes for flow in flows)
-    rate_bps = 8 * sum(flow.payload_bytes for flow in same) / busy_s / planes
-    run = store.runs([result.keys[0]])[0]
-    return Measured(
-        transport=result.name,
-        crossing=Crossing(
-            payload_bytes=float(payload),
-            rate_bps=rate_bps,
-            rtt_s=rtt_s,
-            loss=0.0,
-            mtu_bytes=_packet_bytes(result.name, flows),
-            idle_s=_idle_s(result),
-        ),
-        planes=planes,
-        scale=run.scale,
-        connections=len(result.keys) * len({(flow.job, flow.flow) for flow in flows}),
-        iterations=1 + max(flow.iteration for flow in flows),
-        completions_s=np.array([f.completion_s for f in flows if f.payload_bytes > ALIKE * payload], dtype=float),
-    )
-
-
-def _rtt_s(store: Store, result: TransportResult) -> float:
-    shakes = [row.handshake_s for key in result.keys for row in store.summaries(key) if row.handshake_s]
-    seen = [row.srtt_s for key in result.keys[:1] for row in store.samples(key, 0.0, 1e9) if row.srtt_s]
-    if not shakes and not seen:
-        raise TooFewError("no handshake and no sample shows the round-trip time")
-    return min([*shakes, *seen])
-
-
-def _idle_s(result: TransportResult) -> float:
-    rows = sorted(
-        (row.start_s, row.completion_s or 0.0) for row in result.iterations if row.job == result.iterations[0].job
-    )
-    gaps = [after - start - took for (start, took), (after, _) in pairwise(rows)]
-    return max(float(np.median(gaps)), 0.0) if gaps else 0.0
-
-
-def _packet_bytes(name: str, flows: Sequence[FlowRecord]) -> int:
-    """Return the size of full packets, from how many a flow needed that sent nothing twice."""
-    clean = [flow for flow in flows if not flow.repairs and not flow.probes and flow.packets] or list(flows)
-    flow = min(clean, key=lambda each: each.packets)
-    header = getattr(MODELS.get(name, SAME_ALGORITHM.get(name)), "header_bytes", 0)
-    return round(flow.payload_bytes / max(flow.packets - flow.repairs, 1)) + header
-
-
 def fit(measured: Measured, model: TailModel) -> Fit:
     """Return the loss per packet under which `model` explains the measured completions best.
 
     A TCP's connections are as old in that as they were; what is predicted for a training is of settled ones. What one
     of them has lost shows in many of its messages, so no more of those are independent than there are connections.
     """
-    asked, independent = model, len(measured.completions_s)
+    asked, independent, least = model, len(measured.completions_s), 1e-12
     if isinstance(model, Tcp):
+        least = 1 / (2 * TCP_SAMPLES)  # what no sample does may still be
         model = replace(model, samples=TCP_SAMPLES, settled=False, history=measured.iterations - 1)
         independent = measured.connections
     values = np.sort(measured.completions_s)
-    edges = values[0] + float(measured.crossing.rtt_s) * (np.arange(BINS) + 0.5)
+    rtt_s, bound_s = float(measured.crossing.rtt_s), float(measured.crossing.bound_s())
+    sooner = ceil(min(max(values[0] - bound_s, 0.0) / rtt_s, MOST_SOONER))
+    edges = values[0] + rtt_s * (np.arange(-sooner, BINS) + 0.5)
     below = np.searchsorted(values, edges, side="right")
     counts = np.diff(np.concatenate(([0], below, [len(values)])))
 
@@ -169,32 +100,82 @@ def fit(measured: Measured, model: TailModel) -> Fit:
 
     def likelihood(loss: float) -> float:
         inside = np.diff(np.concatenate(([0.0], shares(loss), [1.0])))
-        return float(np.mean(np.repeat(np.log(np.maximum(inside, 1e-12)), counts)) * independent)
+        return float(np.mean(np.repeat(np.log(np.maximum(inside, least)), counts)) * independent)
 
-    loss, best = _most_likely(likelihood)
+    loss, best = _most_likely(likelihood, measured.counted.loss if measured.counted else 0.0)
     low = _edge(likelihood, loss, LEAST_LOSS, best - WILKS)
-    gap = float(np.max(np.abs(shares(loss) - below / len(values))))
+    shown = _Shown(loss, 0.0 if low <= LEAST_LOSS else low, _edge(likelihood, loss, MOST_LOSS, best - WILKS))
+    taken, tested, source = _weighed(shown, measured.counted)
+    gap = float(np.max(np.abs(shares(tested) - below / len(values))))
     allowed = sqrt(log(2 / ALARM) / (2 * independent))
-    reason = "" if gap <= allowed else f"the model is {gap:.2f} off where chance explains {allowed:.2f}"
     return Fit(
         measured=measured,
         model=asked,
-        loss=loss,
-        loss_low=0.0 if low <= LEAST_LOSS else low,
-        loss_high=_edge(likelihood, loss, MOST_LOSS, best - WILKS),
+        loss=taken.loss,
+        loss_low=taken.low,
+        loss_high=taken.high,
+        source=source,
+        independent=independent,
         gap=gap,
         allowed_gap=allowed,
-        reason=reason,
+        reason=_reason(shown, measured.counted, gap, allowed),
     )
 
 
-def _most_likely(likelihood: Callable[[float], float]) -> tuple[float, float]:
-    """Return the loss of the largest likelihood, and that: a scan by half decades, then a search between them."""
+class _Shown(NamedTuple):
+    """A loss per packet, and its 95 % interval."""
+
+    loss: float
+    low: float
+    high: float
+
+
+def _weighed(shown: _Shown, counted: Counted | None) -> tuple[_Shown, float, Source]:
+    """Return the loss to go by, the one to hold against the completions, and which of the two it is.
+
+    shown: by the completions. What was counted is held against them where it comes closest to what they show.
+    """
+    if counted is None or counted.in_bursts:
+        return shown, shown.loss, "completions"
+    low, high = counted.interval
+    tested = min(max(shown.loss, low), high)
+    if high - low <= shown.high - shown.low:
+        return _Shown(counted.loss, low, high), tested, "counted"
+    return shown, tested, "completions"
+
+
+def _reason(shown: _Shown, counted: Counted | None, gap: float, allowed: float) -> str:
+    """Return why a fit supports nothing, or nothing."""
+    off = f"the model is {gap:.2f} off where chance explains {allowed:.2f}"
+    if counted is None:
+        return off if gap > allowed else ""
+    _, high = counted.interval
+    if shown.low > APART * high or (gap > allowed and shown.loss > high):
+        bursts = f", in bursts ({counted.said_of_bursts})," if counted.in_bursts else ""
+        return (
+            f"its completions are slower than its {counted.said}{bursts} explain: those allow a loss of up to "
+            f"{high:.2g}, and it takes {shown.loss:.2g} (95 %: {shown.low:.2g} to {shown.high:.2g})"
+        )
+    if gap > allowed:
+        return f"{off}, with the loss of its {counted.said}" if not counted.in_bursts else off
+    if counted.in_bursts and shown.low == 0 and shown.high >= MOST_LOSS:
+        return (
+            f"its {counted.said} came in bursts ({counted.said_of_bursts}), and its completions do not show which "
+            "independent loss would do the same"
+        )
+    return ""
+
+
+def _most_likely(likelihood: Callable[[float], float], counted: float) -> tuple[float, float]:
+    """Return the loss of the largest likelihood, and that: a scan by half decades, then a search between them.
+
+    counted: a loss that is tried besides, so that the scan does not end before it.
+    """
     decades = log(MOST_LOSS / LEAST_LOSS) / log(10)
-    tried: list[tuple[float, float]] = []
+    tried = [(likelihood(counted), counted)] if LEAST_LOSS <= counted <= MOST_LOSS else []
     for loss in np.geomspace(LEAST_LOSS, MOST_LOSS, int(decades * PER_DECADE) + 1):
         tried.append((likelihood(float(loss)), float(loss)))
-        if tried[-1][0] < max(tried)[0] - HOPELESS:
+        if tried[-1][0] < max(tried)[0] - HOPELESS and loss > max(tried)[1]:
             break
     best, loss = max(tried)
     for step in (1 / 4, 1 / 8, 1 / 16, 1 / 32):

@@ -185,7 +185,7 @@ def need(question: Question, model: QuantileModel, target: float | None = None) 
         least_bps=least,
         per_flow_bps=None if least is None else least / deployment.planes,
         aggregate_bps=None if least is None else least * deployment.gpu_pairs,
-        reason="" if least is not None else _reason(question, model, room_s, target),
+        reason="" if least is not None else _reason(question, room_s, target),
         slowest_s=float(slowest),
         lost_s=float(lost_s(question, model, at_bps)),
         exposed_s=exposed,
@@ -193,7 +193,7 @@ def need(question: Question, model: QuantileModel, target: float | None = None) 
     )
 
 
-def _reason(question: Question, model: QuantileModel, room_s: float, target: float | None) -> str:
+def _reason(question: Question, room_s: float, target: float | None) -> str:
     if target is not None and room_s < 0:
         share = float(step_share(question, 0.0))
         return f"tensor, pipeline and expert communication alone expose {100 * share:.2f} %"
@@ -206,11 +206,8 @@ def _reason(question: Question, model: QuantileModel, room_s: float, target: flo
             f"the stages inside a site and the delay leave nothing of the {format_time(covered_s)} to hide behind, "
             "whatever the transport"
         )
-    lost = float(lost_s(question, model, UNLIMITED_BPS))
-    return (
-        f"the slowest of {round(question.fleet.messages):,} messages loses {format_time(lost)} at any rate, "
-        f"{lost / deployment.wan_rtt_s:.1f} round trips, and {format_time(spare_s)} are to spare"
-    )
+    fleet = f"{round(question.fleet.messages):,} messages"
+    return f"{format_time(spare_s)} are to spare, and the slowest of {fleet} loses more at any rate"
 
 
 def at(question: Question, **changes: Any) -> Question:

@@ -1,20 +1,15 @@
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crossings import trials
-from emulation.registry import BackendRegistry
-from experiments.compare import compare
-from experiments.extrapolation.fit import Measured, TooFewError, fit, measure, read_off, slowest_interval_s
+from experiments.extrapolation.counted import Counted
+from experiments.extrapolation.evidence import evidence
+from experiments.extrapolation.fit import fit, read_off, slowest_interval_s
+from experiments.extrapolation.measured import Measured, TooFewError
 from experiments.extrapolation.tails import Crossing, TailModel
-from experiments.extrapolation.tails_models import ADAPTIVE, B4, RDMA_GBN, RDMA_SR
-from experiments.overrides import parse_override
-from experiments.runner import World, plan, run_all
-from experiments.scenario import load_scenario
-from experiments.store import Store
-from transports.registry import Registry
+from experiments.extrapolation.tails_models import ADAPTIVE, B4, MPQUIC_FEC, RDMA_GBN, RDMA_SR
 
 COAST = Crossing(payload_bytes=14.28e6, rate_bps=5e9, rtt_s=0.06, loss=1e-4)
 
@@ -80,25 +75,58 @@ def test_the_slowest_message_has_an_interval_and_is_scaled_back() -> None:
     assert again == pytest.approx((middle, low, high), rel=1e-9)
 
 
-def test_path_and_loss_are_found_in_the_records_of_a_run(tmp_path: Path) -> None:
-    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
-    changes = ["links.loss=1e-3", "allreduce.shard='4 MB'", "scenario.iterations=30", "links.rate='1 Gbit/s'"]
-    scenario = load_scenario("coast-to-coast", world.transports, [parse_override(text) for text in changes])
-    tasks = plan(scenario, backend="sim", transports=["rdma-sr", "b4", "reno"], seeds=[0])
-    with Store(tmp_path) as store:
-        run_all(tasks, store, world, workers=0)
-        results = {result.name: result for result in compare(store, [task.key for task in tasks]).transports}
-        for name, model, planes in (("rdma-sr", RDMA_SR, 4), ("b4", B4, 1)):
-            seen = measure(store, results[name])
-            assert seen.planes == planes
-            assert float(seen.crossing.rate_bps) * planes == pytest.approx(4e9, rel=1e-3)
-            assert float(seen.crossing.rtt_s) == pytest.approx(0.06, rel=1e-3)
-            assert seen.crossing.mtu_bytes == pytest.approx(9000, abs=100)
-            assert seen.crossing.idle_s == pytest.approx(2.0, rel=0.01)
-            found = fit(seen, model)
-            assert not found.reason
-            assert found.loss_low < 1e-3 < found.loss_high
-        assert len(measure(store, results["reno"]).completions_s) == 29 * 8
-        short = replace(results["reno"], flows=results["reno"].flows[:24])
-        with pytest.raises(TooFewError, match="fewer than 20"):
-            measure(store, short)
+def counting(packets: int, lost: int, unevenness: float = 1.0) -> Counted:
+    return Counted(packets=packets, lost=lost, dropped=0, unevenness=unevenness)
+
+
+def test_what_was_counted_of_independent_losses_goes_before_what_completions_show() -> None:
+    seen = measured(RDMA_SR, 100)
+    alone, beside = fit(seen, RDMA_SR), fit(replace(seen, counted=counting(1_000_000, 100)), RDMA_SR)
+    assert (alone.source, beside.source) == ("completions", "counted")
+    assert beside.loss == 1e-4
+    assert (beside.loss_low, beside.loss_high) == pytest.approx((81.36e-6, 121.6e-6), rel=0.01)
+    assert alone.loss_high - alone.loss_low > beside.loss_high - beside.loss_low
+    few = fit(replace(seen, counted=counting(10_000, 1)), RDMA_SR)
+    assert few.source == "completions"
+    assert few.loss == pytest.approx(alone.loss, rel=0.1)
+
+
+@pytest.mark.parametrize("model", [RDMA_SR, ADAPTIVE, RDMA_GBN], ids=lambda model: model.name)
+def test_completions_that_are_slower_than_what_was_lost_support_nothing(model: TailModel) -> None:
+    late = measured(model, 60, loss=3e-3)
+    assert not fit(late, model).reason
+    found = fit(replace(late, counted=counting(60 * 1600, 0)), model)
+    assert found.reason.startswith(
+        "its completions are slower than its 0 losses of 96,000 packets explain: those allow"
+    )
+    with pytest.raises(TooFewError, match="slower than its 0 losses"):
+        slowest_interval_s(found, 1e6)
+
+
+def test_of_losses_in_bursts_the_independent_loss_is_taken_that_delays_as_many_messages() -> None:
+    # 1e-4 is the share of messages' packets at which something is lost, ten packets each time
+    found = fit(replace(measured(RDMA_SR, 400), counted=counting(400 * 1600, 640, unevenness=19.0)), RDMA_SR)
+    assert not found.reason
+    assert found.source == "completions"
+    assert found.loss_low < 1e-4 < found.loss_high < 1e-3
+    said = evidence(found)
+    assert "640 losses of 640,000 packets, a share of 0.001, came in bursts (spread 19 times as unevenly" in said
+
+
+def test_bursts_that_completions_do_not_show_support_nothing() -> None:
+    seen = replace(measured(MPQUIC_FEC, 40, loss=1e-6), counted=counting(60_000, 30, unevenness=19.0))
+    assert "do not show which independent loss would do the same" in fit(seen, MPQUIC_FEC).reason
+
+
+def test_a_few_messages_are_said_to_be_a_weak_test() -> None:
+    found = fit(measured(RDMA_SR, 36), RDMA_SR)
+    # sqrt(ln(2 / 0.01) / (2 * 36)), and ln(2 / 0.01) / (2 * 0.1^2)
+    assert found.allowed_gap == pytest.approx(0.271, abs=1e-3)
+    assert "36 messages cannot tell less than 0.27 from chance (265 could tell 0.1)" in evidence(found)
+    assert "nothing counted its losses" in evidence(found)
+    assert "could tell" not in evidence(fit(measured(RDMA_SR, 300), RDMA_SR))
+
+
+def test_what_was_lost_at_a_smaller_scale_is_said_to_be() -> None:
+    seen = replace(measured(RDMA_SR, 100), scale=100.0, counted=counting(160_000, 16))
+    assert "as lost at rates and payloads ÷100, taken to be the same at full rate" in evidence(fit(seen, RDMA_SR))
