@@ -148,6 +148,11 @@ class Comparison:
     array_note: str
     transports: tuple[TransportResult, ...]
 
+    @property
+    def title(self) -> str:
+        """The scenario, the world and its scale, as pictures are headed."""
+        return f"{self.scenario} ({self.backend}{'' if self.scale == 1 else f', rates and payloads ÷ {self.scale:g}'})"
+
 
 def compare(store: Store, keys: Sequence[str]) -> Comparison:
     """Return what the runs with these keys say; they are all of one scenario and one world.

@@ -173,7 +173,7 @@ def resolve_transports(names: Sequence[str], registry: Registry, given: Sequence
 
 def _draw(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[str]:
     prepare_matplotlib()
-    from experiments.plot import draw_comparison  # noqa: PLC0415 (matplotlib takes half a second that `list` need not)
+    from experiments.overview import draw_comparison  # noqa: PLC0415 (matplotlib takes half a second that `list` need not)
 
     return [str(path) for path in draw_comparison(store, comparison, registry, directory)]
 

@@ -9,7 +9,7 @@ from typing import Literal
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from experiments.compare import TransportResult, percentile
 from experiments.groups import Group, quantity, varied
@@ -41,9 +41,12 @@ def draw_curves(
     panels = list(product(*(keys[key] for key in others)))
     if len(panels) > MOST_PANELS:
         return []
-    label = (labels or {}).get(along, along)
+    known = labels or {}
     shown = [
-        (", ".join(f"{key} = {value}" for key, value in zip(others, panel, strict=True)), members)
+        (
+            ", ".join(f"{known.get(key, key)}: {value}" for key, value in zip(others, panel, strict=True)),
+            members,
+        )
         for panel in panels
         if (members := [group for group in ran if panel == tuple(group.settings.get(key, "") for key in others)])
     ]
@@ -52,7 +55,8 @@ def draw_curves(
     with mpl.rc_context(STYLE):
         return [
             save_picture(
-                _figure(shown, along, label, looks, draw), directory / f"{what}-against-{file_word(along)}.png"
+                _figure(shown, along, known.get(along, along), looks, draw),
+                directory / f"{what}-against-{file_word(along)}.png",
             )
             for what, draw in DRAWN.items()
         ]
@@ -79,7 +83,7 @@ def _figure(
     values = list(dict.fromkeys(group.settings.get(along, "") for _, members in panels for group in members))
     positions, scale = axis_positions(values)
     at = dict(zip(values, positions, strict=True))
-    for axes, (title, members) in zip(places, panels, strict=False):
+    for place, (axes, (title, members)) in enumerate(zip(places, panels, strict=False)):
         for name, look in looks.items():
             points = sorted(
                 (
@@ -97,10 +101,13 @@ def _figure(
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(label)
         axes.set_title(title, loc="left", fontsize=10)
+        if place % columns:
+            axes.set_ylabel("")  # it stands beside the first one
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    first = panels[0][1][0].comparison
-    figure.suptitle(f"{first.scenario} ({first.backend})", x=0.01, ha="left", fontweight="bold")
+    first = panels[0][1][0]
+    title = f"{first.study}: {first.comparison.title}" if first.study else first.comparison.title
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     figure.supxlabel(_SHOWN, fontsize=9, color="#555555")
     add_legend(figure, places[0])
     return figure
@@ -139,6 +146,9 @@ def _draw_completion(axes: Axes, points: Sequence[tuple[float, TransportResult]]
     axes.fill_between(places, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
     axes.plot(places, middles, color=look.colour, marker=look.marker, label=name)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("completion, ms")
 
 

@@ -27,7 +27,7 @@ def _kind(scenario: Scenario, path: str) -> str:
         loss = 1.0 - prod(1.0 - (share or 0.0) for share in losses)
         plain = all(isinstance(model, NoLoss | Bernoulli) for model in models)
         lost = f"{'' if plain else 'mean '}loss {value_text(float(f'{loss:.4g}'))}"
-    return f"{format_rate(topology.path_rate_bps(path))} at RTT {format_time(topology.path_rtt_s(path))}, {lost}"
+    return f"{format_rate(topology.path_rate_bps(path))} at RTT {format_time(topology.path_rtt_s(path))} and {lost}"
 
 
 def scale_notes(scenario: Scenario, divisor: float) -> list[str]:

@@ -27,7 +27,7 @@ th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #e4e4
 th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
 .failed { color: #b00020; } .degraded { color: #9a6700; } .unsupported { color: #777; }
 .notes { color: #555; font-size: .9rem; margin: .3rem 0; } .wide { overflow-x: auto; }
-img { max-width: 100%; height: auto; }
+img { width: 100%; min-width: 48rem; max-width: 90rem; height: auto; }
 """
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -59,7 +59,7 @@ def to_page(store: Store, groups: Sequence[Group], registry: Registry) -> str:
     It loads nothing and runs nothing, and the same results give the same bytes. Raises StoreError.
     """
     prepare_matplotlib()
-    from experiments.plot import draw_comparison  # noqa: PLC0415 (matplotlib is slow to import)
+    from experiments.overview import draw_comparison  # noqa: PLC0415 (matplotlib is slow to import)
 
     title = ", ".join(dict.fromkeys(group.study or group.comparison.scenario for group in groups))
     parts = [f"<h1>{escape(title)}</h1>", _contents(groups)]
@@ -127,7 +127,8 @@ def _contents(groups: Sequence[Group]) -> str:
     if len(groups) == 1:
         return ""
     items = "".join(f'<li><a href="#group{n}">{escape(_heading(group))}</a></li>' for n, group in enumerate(groups))
-    what = ", ".join(f"{key} ({len(values)} values)" for key, values in varied(groups).items())
+    labels = {key: label for group in groups for key, label in group.labels.items()}
+    what = ", ".join(f"{labels.get(key, key)} ({len(values)} values)" for key, values in varied(groups).items())
     return f'<p class="notes">Varied: {escape(what)}</p><ul>{items}</ul>' if what else f"<ul>{items}</ul>"
 
 
@@ -165,4 +166,4 @@ def _described(name: str, registry: Registry) -> str:
 
 def _image(path: Path) -> str:
     data = b64encode(path.read_bytes()).decode()
-    return f'<p><img alt="{escape(path.stem)}" src="data:image/png;base64,{data}"></p>'
+    return f'<p class="wide"><img alt="{escape(path.stem)}" src="data:image/png;base64,{data}"></p>'

@@ -27,7 +27,7 @@ def test_compare_prints_a_table_and_writes_store_and_pictures(capsys, tmp_path):
     assert compare("--transport", "reno", "--transport", "adaptive", "--iterations", "4") == 0
     printed = capsys.readouterr()
     assert "coast-to-coast in plain" in printed.out
-    assert "\npaths:      4 × 5 Gbit/s at RTT 60 ms, loss 1e-4; shard: 57.13 MB in each" in printed.out
+    assert "\npaths:      4 × 5 Gbit/s at RTT 60 ms and loss 1e-4; shard: 57.13 MB in each" in printed.out
     assert "\nwritten:    out/coast-to-coast/results.sqlite, out/coast-to-coast/overview.png" in printed.out
     lines = [line.split(" (") for line in printed.err.splitlines()]  # either worker may be the first to end
     assert sorted(name for name, _ in lines) == ["adaptive, seed 0: ok", "reno, seed 0: ok"]

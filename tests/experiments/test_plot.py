@@ -4,8 +4,9 @@ import pytest
 from matplotlib.image import imread
 
 from experiments.compare import compare
+from experiments.overview import draw_comparison
 from experiments.pictures import OVERVIEW, SERIES
-from experiments.plot import draw_comparison, looks_of
+from experiments.plot import looks_of
 from experiments.runner import plan, run_all
 from experiments.scenario import load_scenario
 from experiments.store import Store, StoreError

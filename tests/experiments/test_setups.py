@@ -75,7 +75,7 @@ def test_a_scenario_that_was_edited_between_two_comparisons_has_two_groups(capsy
     assert page.count("<table>") == 2
     for rtt in ("20 ms", "80 ms"):
         assert f"st in plain: links.rtt = {rtt}</h2>" in page
-        assert f"paths: 2 × 1 Gbit/s at RTT {rtt}, loss 1e-2; shard: 2 MB in each direction." in page
+        assert f"paths: 2 × 1 Gbit/s at RTT {rtt} and loss 1e-2; shard: 2 MB in each direction." in page
     assert "<title>st</title>" in page
 
 
