@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.runner import Outcome, Task
 from experiments.runner import Progress as Report
 
 _MAX_LINES = 20
+_MOST_REMEMBERED_S = 600.0  # of past runs, to tell how long the others will take: each may take minutes
 
 
 @contextmanager
@@ -20,14 +21,15 @@ def reporter(tasks: Sequence[Task]) -> Iterator[Report]:
     if not console.is_terminal:
         yield _Lines(len(tasks))
         return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
+    times = TimeElapsedColumn(), "elapsed,", TimeRemainingColumn(), "left"
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), "runs,", *times
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=_MOST_REMEMBERED_S) as progress:
         bar = progress.add_task("running", total=len(tasks))
 
         def report(task: Task, outcome: Outcome) -> None:
             if outcome.status != "ok":
                 progress.console.print(_line(task, outcome), markup=False)
-            progress.update(bar, advance=1, description=f"{task.transport}, seed {task.spec.seed}")
+            progress.update(bar, advance=1, description=f"done: {task.transport}, seed {task.spec.seed}")
 
         yield report
 
