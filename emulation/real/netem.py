@@ -83,10 +83,14 @@ def _queue(link: LinkSpec, overhead_bytes: int) -> list[str]:
     """Return tbf with a bucket of one packet: packets leave when their transmission begins, which tbf leaves out.
 
     Its limit is in bytes, as the link's is, where netem's is in packets, however small. The link counts what is left
-    of the packet in transmission as well: half of one.
+    of the packet in transmission as well: half of one. At least one has to have room beside it, or tbf drops all.
     """
     packet_bytes = link.mtu_bytes + link.framing_bytes
-    limit = max(packet_bytes, link.queue_limit_bytes - packet_bytes // 2)
+    if link.queue_limit_bytes < 1.5 * packet_bytes:
+        raise UnsupportedError(
+            f"netem cannot express a queue of less than 1.5 packets, which link {link.name!r} has; the relay can"
+        )
+    limit = link.queue_limit_bytes - packet_bytes // 2
     # The size table counts framing, for the rate and for the limit alike. Rates in plain bit: "Gbps" is bytes to tc.
     sizes = ["stab", "overhead", str(_added(link, overhead_bytes)), "linklayer", "ethernet"]
     burst = max(packet_bytes + overhead_bytes, round(link.rate_bps * _GRAIN_S / 8))

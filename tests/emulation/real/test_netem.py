@@ -34,7 +34,14 @@ def test_rates_are_plain_bits_so_that_tc_cannot_read_bytes() -> None:
 
 
 def test_a_slow_link_has_a_bucket_of_one_packet_and_room_for_one() -> None:
-    assert words(replace(LINK, rate_bps=1e6, queue_bytes=100))[0].endswith("rate 1000000bit burst 1538 limit 1538")
+    assert words(replace(LINK, rate_bps=1e6, queue_bytes=2307))[0].endswith("rate 1000000bit burst 1538 limit 1538")
+
+
+def test_a_queue_that_holds_no_packet_beside_the_one_being_sent_is_refused() -> None:
+    """What tbf has at least is one more than the link would: twice the queue."""
+    refusal = r"^netem cannot express a queue of less than 1\.5 packets, which link 'plane' has; the relay can$"
+    with pytest.raises(UnsupportedError, match=refusal):
+        link_stages(replace(LINK, queue_bytes=2306))
 
 
 def test_encapsulation_counts_on_the_wire() -> None:
