@@ -7,7 +7,6 @@ what they cost there. Both ways share keys, packet numbers, streams and windows,
 
 from typing import Any
 
-from aioquic._buffer import Buffer as AioquicBuffer
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import (
     END_STATES,
@@ -17,7 +16,7 @@ from aioquic.quic.connection import (
     QuicReceiveContext,
 )
 from aioquic.quic.events import QuicEvent
-from aioquic.quic.packet import QuicTransportParameters, pull_quic_header
+from aioquic.quic.packet import QuicTransportParameters
 from aioquic.tls import Epoch
 from cryptography import x509
 
@@ -37,6 +36,7 @@ from transports.multipath.quic_wire import (
     OtherPhase,
     Protection,
     Rejected,
+    count_packets,
 )
 
 PEER = "peer"  # the only network address there is: a path of ours is one pair of addresses
@@ -179,6 +179,18 @@ class BulkConnection(FrameReader):
         """Use some of it."""
         self._remote_max_data_used += size
 
+    def probe(self, now: float) -> None:
+        """Let something leave that asks for an answer: what the handshake still owes, or a PING.
+
+        RFC 9002 §6.2.3 lets an endpoint send unacknowledged CRYPTO data earlier than the probe timer would, a limited
+        number of times.
+        """
+        if self._handshake_confirmed:
+            self.flight.probe(now)
+        else:
+            self._loss.reschedule_data(now=now)
+            self._rare = True
+
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> bool:
@@ -240,7 +252,7 @@ class BulkConnection(FrameReader):
 
     def _receive_slow(self, data: bytes, now: float) -> bool:
         """Let aioquic have a datagram; tell whether it took every packet in it."""
-        count, sound = _count_packets(data)
+        count, sound = count_packets(data, id_bytes=CONNECTION_ID_BYTES)
         self._accepted = 0
         if self._network_paths or not self._is_client:
             if self._spaces:
@@ -292,7 +304,13 @@ class BulkConnection(FrameReader):
         sending = self.sending
         if self._rare or not self._handshake_confirmed:
             depart_at = max(now, sending.last_departure_s)
-            for data, _ in super().datagrams_to_send(now) if self._network_paths else ():
+            datagrams = super().datagrams_to_send(now) if self._network_paths else []
+            if self._recovery.expired:
+                self._recovery.expired = False
+                if len(datagrams) == 1:  # RFC 9002 §6.2.4: two, lest the next expiry be twice as far
+                    self._recovery.reschedule_data(now=now)
+                    datagrams += super().datagrams_to_send(now)
+            for data, _ in datagrams:
                 out.append(Outgoing(data, depart_at))
                 sending.packets += 1
             self._rare = self._aioquic_waits()
@@ -364,21 +382,3 @@ class BulkConnection(FrameReader):
     def next_event(self) -> QuicEvent | None:
         """Return aioquic's oldest event, or None."""
         return self._events.popleft() if self._events else None
-
-
-def _count_packets(data: bytes) -> tuple[int, bool]:
-    """Return how many QUIC packets a datagram holds, and whether it can be told from first to last.
-
-    What follows the last of them may only be padding.
-    """
-    buffer = AioquicBuffer(data=data)
-    count = start = 0
-    try:
-        while not buffer.eof():
-            header = pull_quic_header(buffer, host_cid_length=CONNECTION_ID_BYTES)
-            start += header.packet_length
-            buffer.seek(start)
-            count += 1
-    except ValueError:
-        return count, count > 0 and not data[start:].strip(b"\0")
-    return count, count > 0

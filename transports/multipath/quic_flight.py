@@ -334,9 +334,13 @@ class Flight:
         if self._loss_at == INFINITY and self.probe_at <= now:
             self.timeouts += 1
             self._backoffs += 1
-            self.probes = PROBES
-            for _ in range(PROBES):
-                oldest = self.oldest()
-                if oldest is not None:
-                    self._order.popleft()
-                    self._give_up(oldest, now)  # no congestion event: that is for an acknowledgement to tell
+            self.probe(now, PROBES)
+
+    def probe(self, now: float, count: int = 1) -> None:
+        """Let probes leave whatever the window says, in the place of what has waited longest."""
+        self.probes = max(self.probes, count)
+        for _ in range(count):
+            oldest = self.oldest()
+            if oldest is not None:
+                self._order.popleft()
+                self._give_up(oldest, now)  # no congestion event: that is for an acknowledgement to tell

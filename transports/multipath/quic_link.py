@@ -97,6 +97,11 @@ class QuicLink(PathConnection):
         return self._connection is not None and self._connection.is_open and not self.failure
 
     @property
+    def confirmed(self) -> bool:
+        """Both ends know that the handshake is over (RFC 9001 §4.1.2)."""
+        return self._connection is not None and self._connection.flight.confirmed
+
+    @property
     def source(self) -> SymbolSource | None:
         """Who is asked for symbols."""
         return self._source
@@ -243,6 +248,11 @@ class QuicLink(PathConnection):
         """Take all in flight for lost."""
         if self._connection is not None:
             self._connection.flight.declare_lost(now, congestion=congestion)
+
+    def probe(self, now: float) -> None:
+        """Ask for an answer now, whatever the probe timer says; at most once per round trip (see `liveness`)."""
+        if self._connection is not None and self._begun_s is not None and not self.failure:
+            self._connection.probe(now)
 
     # -- what is carried ----------------------------------------------------------------------------------------------
 

@@ -48,7 +48,10 @@ class Unpaced(QuicPacketPacer):
 
 
 class Recovery(QuicPacketRecovery):
-    """aioquic's loss recovery for the handshake, `Flight` for everything after it."""
+    """aioquic's loss recovery for the handshake, `Flight` for everything after it.
+
+    expired: its probe timer has, and a second probe is to follow the first.
+    """
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class Recovery(QuicPacketRecovery):
         self._pacer = Unpaced(max_datagram_size=configuration.max_datagram_size)
         self._flight = flight
         self._on_loss = on_loss
+        self.expired = False
 
     @property
     def bytes_in_flight(self) -> int:
@@ -89,6 +93,12 @@ class Recovery(QuicPacketRecovery):
         if self._flight.rtt.srtt_s is None:
             return float(super().get_probe_timeout(include_max_ack_delay=include_max_ack_delay))
         return self._flight.pto_s
+
+    def on_loss_detection_timeout(self, *, now: float) -> None:
+        """Do what the handshake's timer is due for."""
+        before = self._pto_count
+        super().on_loss_detection_timeout(now=now)
+        self.expired = self._pto_count > before
 
     def on_packet_sent(self, *, packet: QuicSentPacket, space: QuicPacketSpace) -> None:
         """Book a packet that aioquic has written."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from aioquic._buffer import Buffer as AioquicBuffer
 from aioquic.quic.crypto import CIPHER_SUITES, CryptoContext, derive_key_iv_hp
+from aioquic.quic.packet import pull_quic_header
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -172,3 +174,21 @@ class Protection:
         except InvalidTag:
             raise Rejected from None
         return number, first, payload
+
+
+def count_packets(data: bytes, *, id_bytes: int) -> tuple[int, bool]:
+    """Return how many QUIC packets a datagram holds, and whether it can be told from first to last.
+
+    id_bytes: the length of the connection identifier in short headers. What follows the last packet may be padding.
+    """
+    buffer = AioquicBuffer(data=data)
+    count = start = 0
+    try:
+        while not buffer.eof():
+            header = pull_quic_header(buffer, host_cid_length=id_bytes)
+            start += header.packet_length
+            buffer.seek(start)
+            count += 1
+    except ValueError:
+        return count, count > 0 and not data[start:].strip(b"\0")
+    return count, count > 0

@@ -95,6 +95,13 @@ def test_whatever_packet_of_the_handshake_is_lost_it_comes_about(lost: int) -> N
         assert pair.handled < 100
 
 
+def test_two_probes_leave_for_each_expiry_so_that_losses_in_a_row_double_the_timer_half_as_often() -> None:
+    pair = QuicPair(lose=lambda departure: departure.role == "client" and departure.number < 4)
+    asked = [departure.at_s for departure in pair.sent("client")[:5]]
+    assert asked == pytest.approx([0.0, 0.2, 0.2, 0.6, 0.6], abs=1e-3)  # RFC 9002 §6.2.4, from aioquic's first 100 ms
+    assert pair.connected["client"] == pytest.approx(0.6 + RTT_S, abs=1e-3)
+
+
 def test_one_flipped_bit_anywhere_in_the_handshake_is_only_a_loss() -> None:
     draw = Random(5)
     for number in range(3):
