@@ -22,14 +22,13 @@ from transports.multipath.fec_wire import (
     is_sounding,
     sounding_index,
 )
+from transports.multipath.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
 from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
 from transports.multipath.quic_credentials import Credentials, credentials_of
 from transports.multipath.quic_link import QuicLink, total_counters
 from transports.multipath.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from transports.multipath.sounding import Sounding, SpreadMeter
 from wan.checks import check_not_negative, check_positive, check_probability, check_whole
-
-GRACE_S = 0.5  # for the other paths to connect, after the first one has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +109,9 @@ class FecEndpoint(Endpoint):
             link.source = self._sender.pull
         self._timers = [link.get_timer() or INFINITY for link in self._links]
         self._silence_at = INFINITY
+        self._probes = LivenessProbes(self._links)
         self._soundings = [Sounding(link, self._sender.pull, wanted=context.role == "client") for link in self._links]
+        self._unsounded = set(range(len(self._links)))
         self._meters = [SpreadMeter() for _ in self._links]
         self._events: deque[Event] = deque()
         self._waiting: list[tuple[int, Buffer]] = []
@@ -161,7 +162,9 @@ class FecEndpoint(Endpoint):
         """Return when something is due."""
         if self._failed:
             return None
-        at = min(*self._timers, self._silence_at, self._receiver.timer(), self._give_up_waiting_s)
+        at = min(*self._timers, self._silence_at, self._receiver.timer(), self._give_up_waiting_s, self._probes.at_s)
+        for path_id in self._unsounded:
+            at = min(at, self._soundings[path_id].timer())
         return None if at == INFINITY else at
 
     def handle_timer(self, now: float) -> None:
@@ -170,6 +173,13 @@ class FecEndpoint(Endpoint):
             if at <= now:
                 self._links[path_id].handle_timer(now)
                 self._after(path_id, now)
+        if self._probes.at_s <= now:
+            for path_id in self._probes.ask(now):
+                self._after(path_id, now)
+        for path_id in sorted(self._unsounded):
+            if self._soundings[path_id].timer() <= now:
+                self._soundings[path_id].on_timer(now)
+                self._after(path_id, now)
         if self._give_up_waiting_s <= now:
             self._stop_waiting(now)
         if self._silence_at <= now:
@@ -177,8 +187,10 @@ class FecEndpoint(Endpoint):
             self._sender.on_timer(now)
             self._silence_at = self._sender.timer()
             if self._sender.silences > before:
-                names = [self._names[at] for at, lane in enumerate(self._lanes) if lane.silent_since_s == now]
-                self._events.append(Notice(kind="fec-path-silent", detail=", ".join(names)))
+                silent = [at for at, lane in enumerate(self._lanes) if lane.silent_since_s == now]
+                for at in silent:
+                    self._probes.begin(at, now, self._lanes[at].rtt_s + self._lanes[at].late_s)
+                self._events.append(Notice(kind="fec-path-silent", detail=", ".join(self._names[at] for at in silent)))
         if self._receiver.timer() <= now:
             self._receiver.on_timer(now)
             self._pass_on()
@@ -209,8 +221,10 @@ class FecEndpoint(Endpoint):
             return
         link, lane = self._links[path_id], self._lanes[path_id]
         lane.stirred = True
-        if not self._connected:
-            self._see_whether_connected(now)
+        if path_id in self._unsounded:
+            self._sound(path_id, now)
+        if path_id in self._probes.unsettled:
+            self._probes.look(path_id, now, settled=link.confirmed and lane.sounded)
         if reports := link.take_reports():
             self._sender.on_reports(lane, reports, now)
         receiver = self._receiver
@@ -229,6 +243,7 @@ class FecEndpoint(Endpoint):
             return
         self._pass_on()
         if lane.revived():
+            self._probes.end(path_id)
             self._events.append(Notice(kind="fec-path-back", detail=self._names[path_id]))
         if link.failure and path_id not in self._given_up:
             self._give_up(path_id, now)
@@ -245,7 +260,7 @@ class FecEndpoint(Endpoint):
 
     def _on_sounding(self, path_id: int, octets: bytes, now: float) -> None:
         """Tell the far end how what sounds the path is spread."""
-        spread = self._meters[path_id].on_sounding(sounding_index(octets), now)
+        spread = self._meters[path_id].on_sounding(sounding_index(octets), now, self._lanes[path_id].rtt_s)
         if spread is not None and self._links[path_id].ready:
             self._links[path_id].send_control(encode_control(spread))
 
@@ -270,21 +285,27 @@ class FecEndpoint(Endpoint):
 
     # -- beginning and end --------------------------------------------------------------------------------------------
 
+    def _sound(self, path_id: int, now: float) -> None:
+        """Sound a path once it has connected, and see whether that is over: then it may carry symbols."""
+        lane, sounding = self._lanes[path_id], self._soundings[path_id]
+        if self._links[path_id].ready and not sounding.begun:
+            sounding.begin(now)
+            if not self._connected:
+                self._give_up_waiting_s = min(self._give_up_waiting_s, now + PATIENCE_FOR_PATHS_S)
+        if sounding.over(now):
+            self._unsounded.discard(path_id)
+            lane.sounded = True
+            self._see_whether_connected(now)
+
     def _see_whether_connected(self, now: float) -> None:
-        for link, lane, sounding in zip(self._links, self._lanes, self._soundings, strict=True):
-            if link.ready and not sounding.begun:
-                sounding.begin(now)
-                lane.stirred = True
-                self._give_up_waiting_s = min(self._give_up_waiting_s, now + GRACE_S)
-        done = sum(
-            link.ready and sounding.over(now) for link, sounding in zip(self._links, self._soundings, strict=True)
-        )
+        done = sum(lane.link.ready and lane.sounded for lane in self._lanes)
         if done and done + len(self._given_up) == len(self._links):
             self._connect(now)
 
     def _stop_waiting(self, now: float) -> None:
         """Wait no longer for paths to connect, but for those that have until they are sounded."""
-        ends_s = [sounding.ends_s for sounding in self._soundings if sounding.begun and not sounding.over(now)]
+        soundings = [self._soundings[path_id] for path_id in self._unsounded]
+        ends_s = [sounding.ends_s for sounding in soundings if sounding.begun and not sounding.over(now)]
         if ends_s:
             self._give_up_waiting_s = max(ends_s)
         else:
@@ -303,6 +324,7 @@ class FecEndpoint(Endpoint):
     def _give_up(self, path_id: int, now: float) -> None:
         """Go on without a path whose connection has ended."""
         self._given_up.add(path_id)
+        self._probes.end(path_id)
         if len(self._given_up) == len(self._links):
             self._fail(self._links[path_id].failure)
             return

@@ -30,6 +30,7 @@ class SendingLane:
     plan: tags of a message's symbols in the order in which they are to leave. repairs: tags that go before those,
     because a block waits for them. positions: of each tag in flight, the how manyth symbol of this path it was.
     lost: tags that were taken for lost, by message. silent_since_s: when it was given up for the time being, or None.
+    sounded: it is known how fast it is, or that this cannot be found out.
     """
 
     def __init__(self, link: QuicLink, initial_loss: float) -> None:
@@ -40,6 +41,7 @@ class SendingLane:
         self.positions: dict[int, int] = {}
         self.lost: dict[int, set[int]] = {}
         self.silent_since_s: float | None = None
+        self.sounded = False
         self.sent = 0
         self.wait_until_s = -INFINITY  # it is too early to tell
         self.tail_lost_s = -INFINITY  # when its last packets were taken for lost, for want of any behind them
@@ -47,8 +49,8 @@ class SendingLane:
 
     @property
     def usable(self) -> bool:
-        """Tell whether it takes symbols: connected, and not silent."""
-        return self.silent_since_s is None and self.link.ready
+        """Tell whether it takes symbols: connected, sounded, and not silent."""
+        return self.silent_since_s is None and self.sounded and self.link.ready
 
     @property
     def rtt_s(self) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
 from transports.events import Buffer, Connected, Event, Failed, MessageReceived
+from transports.multipath.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
 from transports.multipath.mpquic_messages import Assembler, Outbox
 from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
 from transports.multipath.quic_credentials import Credentials, credentials_of
@@ -16,7 +17,6 @@ from transports.multipath.quic_link import QuicLink, total_counters
 from transports.multipath.quic_path import Symbol
 
 INFINITY = float("inf")
-PATIENCE_FOR_PATHS_S = 1.0  # how long a connected path waits for others to connect
 SEEN_SHARE, UNSEEN_SHARE = 8, 1  # of a round trip, that an acknowledgement may be late
 DOUBT_S = 0.002  # until silence is judged again, at first
 LEAST_MARGIN_S = 0.002  # by how much, at least, an acknowledgement has to be late before a path counts as silent
@@ -53,6 +53,7 @@ class MpQuicEndpoint(Endpoint):
         self._news = True  # all are to be asked
         self._doubt_until_s = [-INFINITY] * len(self._links)  # no verdict on a path's silence before
         self._silent_since: list[float | None] = [None] * len(self._links)
+        self._probes = LivenessProbes(self._links)
         self._outbox = Outbox()
         self._assembler = Assembler()
         self._after_idle = parameters.after_idle
@@ -107,7 +108,7 @@ class MpQuicEndpoint(Endpoint):
 
     def get_timer(self) -> float | None:
         """Return when something is due."""
-        at = min(self._timers)
+        at = min(*self._timers, self._probes.at_s)
         if self._first_ready_s is not None and not self._connected:
             at = min(at, self._first_ready_s + PATIENCE_FOR_PATHS_S)
         return None if at == INFINITY else at
@@ -123,12 +124,16 @@ class MpQuicEndpoint(Endpoint):
             if self._silence_at(place) <= now:
                 if self._others_answer(place, now):
                     self._silent_since[place] = now
+                    self._probes.begin(place, now, (link.rtt.srtt_s or 0.0) + self._margin_s(place))
                     self._news = True
                     link.declare_lost(now)
                 else:
                     self._doubt_until_s[place] = now + max(DOUBT_S, (now - self._expected_s(place)) / 8)
             self._after(place, now)
             self._timers[place] = self._timer_of(place)
+        if self._probes.at_s <= now:
+            for place in self._probes.ask(now):
+                self._after(place, now)
         self._see_whether_connected(now)
 
     def next_event(self) -> Event | None:
@@ -156,6 +161,8 @@ class MpQuicEndpoint(Endpoint):
         link = self._links[place]
         self._touched.add(place)
         self._take_reports(link)
+        if place in self._probes.unsettled:
+            self._probes.look(place, now, settled=link.confirmed)
         for symbol in link.take_symbols():
             message = self._assembler.take(symbol)
             if message is not None:
@@ -166,8 +173,10 @@ class MpQuicEndpoint(Endpoint):
         since = self._silent_since[place]
         if since is not None and link.last_heard_s >= since:
             self._silent_since[place] = None
+            self._probes.end(place)
             self._news = True
         if link.failure:
+            self._probes.end(place)
             if link.in_flight_bytes:
                 link.declare_lost(now)
                 self._take_reports(link)

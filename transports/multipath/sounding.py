@@ -4,8 +4,9 @@ Between the end of the handshake and the first message a path is idle, and nothi
 Three rounds of slow start as RFC 9002 §7.3.1 has them (10, 20 and 40 packets, each only once the ones before are
 acknowledged) arrive as trains that the bottleneck has spread (Dovrolis, Ramanathan and Moore, "Packet-dispersion
 techniques and a capacity-estimation methodology", IEEE/ACM ToN 2004), so that the first burst opens at that rate as
-every later one does. The spread is measured where the trains arrive: acknowledgements that wait behind a train of
-the other direction say little. Only a client sounds: it opened the connection because it has much to send.
+every later one does. Losses can take so much of the trains that they tell nothing: more follow then. The spread is
+measured where the trains arrive: acknowledgements that wait behind a train of the other direction say little. Only a
+client sounds: it opened the connection because it has much to send.
 """
 
 from collections import deque
@@ -17,9 +18,12 @@ from transports.multipath.quic_congestion import QuicAdaptive
 from transports.multipath.quic_link import QuicLink
 from transports.multipath.quic_path import Symbol, SymbolSource
 
-PACKETS = 70
-ROUNDS = 12  # round trips after which a sounding ends, whatever has been told: three, and what repairs may take
+PACKETS, MORE_PACKETS = 70, 40  # of the three rounds, and of each one more
+MOST_PACKETS = PACKETS + 5 * MORE_PACKETS
+ROUNDS = 24  # round trips after which a sounding ends, whatever has been told: three, and what losses may take
+TELLING_RTTS = 0.25  # by which word of the spread may come later than the last acknowledgement
 UNKNOWN_RTT_S, UNTOLD_S = 0.1, 1e6
+TRAIN_RTTS = 2  # no train takes so long, on paths where a rate matters that acknowledgements do not show as soon
 WINDOW = 24  # packets over which the spread is measured: only the third round has so many
 TELL_EVERY, NEWS = 8, 0.99  # packets; and times what was told before
 INFINITY = float("inf")
@@ -44,7 +48,7 @@ class Sounding:
         self._link = link
         self._source = source
         self._wanted = wanted
-        self._sent = PACKETS
+        self._sent = self._wanted_packets = PACKETS
         self._is_over = False
 
     @property
@@ -63,7 +67,7 @@ class Sounding:
 
     def _pull(self, path_id: int, leave_s: float) -> Symbol | None:
         """Return the next of the padding."""
-        if self._sent == PACKETS:
+        if self._sent == self._wanted_packets:
             return None
         header = SYMBOL_HEADER.pack(0, SOUNDING_BLOCK, self._sent)
         self._sent += 1
@@ -79,13 +83,28 @@ class Sounding:
             return self._is_over
         link = self._link
         controller = learns(link.congestion)
-        answered = self._sent == PACKETS and self.rate_bps is not None and not link.in_flight_bytes
+        answered = self._sent == self._wanted_packets and self.rate_bps is not None and not link.in_flight_bytes
         if controller is None or not self._wanted or answered or now >= self.ends_s or link.failure:
             self._is_over = True
             link.source, link.pace_bps = self._source, None
             if controller is not None and self._wanted:
                 controller.take_rate(self.rate_bps)
         return self._is_over
+
+    def timer(self) -> float:
+        """Return when `on_timer` is due, or `over` to be asked at the latest (inf: it has not begun, or is over)."""
+        link = self._link
+        if self._is_over or not self.begun or not link.ready:
+            return INFINITY
+        answered = self._sent == self._wanted_packets and not link.in_flight_bytes
+        if not answered or self.rate_bps is not None or self._sent == MOST_PACKETS:
+            return self.ends_s
+        return min(self.ends_s, link.last_heard_s + TELLING_RTTS * (link.rtt.srtt_s or UNKNOWN_RTT_S))
+
+    def on_timer(self, now: float) -> None:
+        """Send another train: all are answered, and nothing has been told of their spread."""
+        if now < self.ends_s:
+            self._wanted_packets += MORE_PACKETS
 
 
 class SpreadMeter:
@@ -96,20 +115,23 @@ class SpreadMeter:
         self._least_s = INFINITY
         self._told_s = UNTOLD_S
 
-    def on_sounding(self, index: int, now: float) -> Spread | None:
+    def on_sounding(self, index: int, now: float, rtt_s: float) -> Spread | None:
         """Take the arrival of the padding's packet `index`; return what is to be told of it, if anything.
+
+        What takes two round trips is no train, but the meagre rounds that losses have left of several.
 
         What is missing between two packets has left in its turn all the same: the first index is subtracted.
         """
         arrivals = self._arrivals
-        if index >= PACKETS or (arrivals and index <= arrivals[-1][0]):
+        if index >= MOST_PACKETS or (arrivals and index <= arrivals[-1][0]):
             return None
         arrivals.append((index, now))
         while len(arrivals) > 2 and index - arrivals[1][0] >= WINDOW - 1:
             arrivals.popleft()
         first, first_s = arrivals[0]
         took_s = now - first_s
-        if index - first >= WINDOW - 1 and max(later[1] - at[1] for at, later in pairwise(arrivals)) < took_s / 4:
+        longest_s = max((later[1] - at[1] for at, later in pairwise(arrivals)), default=0.0)
+        if index - first >= WINDOW - 1 and longest_s < took_s / 4 and took_s < TRAIN_RTTS * rtt_s:
             self._least_s = min(self._least_s, took_s / (index - first))  # and no pause between two rounds is in it
         if self._least_s > NEWS * self._told_s or (index % TELL_EVERY and index < PACKETS - 1):
             return None

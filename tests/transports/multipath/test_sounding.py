@@ -7,8 +7,9 @@ import pytest
 from emulation.records import RunRecord
 from runs import iterations, job, plane, planes, run_spec, simulate
 from transports.multipath.fec_wire import Spread
-from transports.multipath.sounding import PACKETS, WINDOW, SpreadMeter
-from wan.loss import Bernoulli
+from transports.multipath.sounding import MOST_PACKETS, PACKETS, WINDOW, SpreadMeter
+from wan.loss import Bernoulli, NoLoss
+from wan.recorded_loss import Listed
 from wan.topology import LinkSpec
 
 RTT_S = 0.060
@@ -17,7 +18,7 @@ MTU_BYTES = 9000
 
 def spreads(arrivals: list[tuple[int, float]]) -> list[Spread]:
     meter = SpreadMeter()
-    return [spread for index, at_s in arrivals if (spread := meter.on_sounding(index, at_s)) is not None]
+    return [spread for index, at_s in arrivals if (spread := meter.on_sounding(index, at_s, RTT_S)) is not None]
 
 
 def trains(interval_s: float) -> list[tuple[int, float]]:
@@ -46,7 +47,15 @@ def test_a_hole_in_a_train_does_not_hide_the_rate_and_a_late_copy_does_not_raise
 def test_without_a_train_nothing_is_told() -> None:
     assert spreads(trains(14.4e-6)[: WINDOW - 1]) == []
     assert spreads([(index, 0.0) for index in range(PACKETS)]) == [], "all at once is no rate"
-    assert spreads([(PACKETS + index, index * 1e-6) for index in range(100)]) == [], "no part of a sounding"
+    assert spreads([(MOST_PACKETS + index, index * 1e-6) for index in range(100)]) == [], "no part of a sounding"
+
+
+def test_meagre_rounds_are_no_train() -> None:
+    rounds = [(at, at // 6 * RTT_S + at % 6 * 10e-6) for at in range(PACKETS)]
+    assert spreads(rounds) == [], "six packets for each of twelve round trips, which losses have left"
+    assert spreads([*rounds, *((at, 12 * RTT_S + at * 10e-6) for at in range(PACKETS, MOST_PACKETS))])[-1:] == [
+        Spread(10_000_000)
+    ]
 
 
 def run(
@@ -111,3 +120,12 @@ def test_sounding_costs_three_round_trips_before_the_first_burst_and_no_more_tha
 def test_losses_among_what_sounds_a_path_do_not_spoil_the_first_burst(seed: int) -> None:
     links = [replace(fast(f"plane{at}"), loss=Bernoulli(probability=0.01)) for at in range(2)]
     assert slowness(run(*links, seed=seed)) < 1.1
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("first", [3, 12, 48])
+def test_a_burst_of_losses_among_what_sounds_a_path_leaves_the_rate_to_be_found(first: int, back: bool) -> None:
+    """Of its packets (the first three are the handshake's), or of their acknowledgements, which are fewer."""
+    lost = Listed(indices=tuple(range(first // (1 + back), first // (1 + back) + 14)))
+    spoilt = replace(fast("plane0"), loss=NoLoss() if back else lost, loss_back=lost if back else NoLoss())
+    assert slowness(run(spoilt, fast("plane1"))) < 1.05
