@@ -7,6 +7,7 @@ import pytest
 
 from emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
 from emulation.records import RunRecord
+from emulation.scaled import scaled_run
 from emulation.simulator import SimulatorBackend
 from experiments.overrides import parse_override
 from experiments.scenario import load_scenario
@@ -72,6 +73,29 @@ def check_ends_within_a_repair(record: RunRecord) -> None:
 def test_without_loss_the_link_is_full_from_the_second_iteration_on() -> None:
     record = bundled("lossless", "scenario.iterations=4")
     assert median(i.bound_s / i.completion_s for i in record.iterations[1:]) >= 0.97
+
+
+def test_scaled_down_it_fills_the_link_as_well_however_few_packets_are_left() -> None:
+    """From 64 packets a message to 8, from BDPs of 42 packets to 5: what is scaled is to show what is not."""
+    found = {}
+    for divisor in (*range(100, 500, 50), *range(500, 801, 100)):
+        registry = Registry.installed()
+        changes = ("links.count=1", "scenario.iterations=8", "scenario.gap=700 ms")
+        scenario = load_scenario("lossless", registry, [parse_override(text) for text in changes])
+        record = run(scaled_run(scenario.run_spec("adaptive", seed=0, sampled=False), divisor))
+        found[divisor] = [row.bound_s / row.completion_s for row in record.iterations[1:] if row.completion_s]
+    assert {divisor: min(each) for divisor, each in found.items() if min(each) < 0.97} == {}
+
+
+def test_a_queue_too_short_for_anything_to_be_learned_is_not_flooded() -> None:
+    """Of one jumbo frame, on a path whose BDP is four: CUBIC loses a third of what it sends."""
+    topology = one_plane(rate_bps=5e6, queue_bytes=9100)
+    lost = {}
+    for name in ("adaptive", "cubic"):
+        record = run(RunSpec(name="short", topology=topology, jobs=(job(900_000, 4, name),)))
+        lost[name] = sum(link.dropped_queue for link in record.links)
+        assert sum(flow.timeouts for flow in record.flows) < 5
+    assert lost["adaptive"] < lost["cubic"], lost
 
 
 @pytest.mark.parametrize("packets", [1, 3, 10])

@@ -4,7 +4,7 @@ What a path has taught stays from one burst to the next: the rate at which it de
 much it loses without being congested. Four modes:
 
 startup     Nothing is known. Slow start, until the flights' dispersion shows the bottleneck's rate and the window
-            covers it.
+            covers it. Until then, loss and idle time are as for any TCP, and a window that has lost is paced.
 cruise      Alone, as far as can be seen: paced at the learned rate under a window of little more than one BDP, so that
             even a shallow queue holds. Short, small probes look for more rate, and are doubled while they find it.
 compete     The queue stays occupied although the window would leave it empty, or it overflows: somebody else sends.
@@ -15,15 +15,23 @@ compete     The queue stays occupied although the window would leave it empty, o
             was too much.
 silent      Acknowledgements have stopped: one packet at a time until they come back.
 
-Loss is congestion when the queueing delay beside it is a good part of what a full queue showed, or when a round loses
-far more than chance would. Everything else is repaired, and counted, but not yielded to.
+Loss is congestion when the queueing delay beside it is a good part of what a full queue showed, when a round loses far
+more than chance would, or as long as nothing is known. Everything else is repaired, and counted, but not yielded to.
 """
 
 from enum import Enum
 
 from transports.congestion.base import Ack, CongestionControl, RepairTimeout
 from transports.congestion.cubic import BETA, Cubic, regrowth_s
-from transports.congestion.measurement import MIN_POINTS, AckTrain, FlightDispersion, Point, QueueDelay, RateProbe
+from transports.congestion.measurement import (
+    MIN_POINTS,
+    AckTrain,
+    FlightDispersion,
+    Point,
+    QueueDelay,
+    RateProbe,
+    Round,
+)
 
 HEAVY_LOSS_SHARE = 0.02  # of a round, beyond what the path loses by chance
 HEAVY_LOSS_SEGMENTS = 32
@@ -32,6 +40,7 @@ FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
 SHORT_PAUSE = 4  # round trips between two bursts that leave the path as it was
 PROBE_PAUSE = 4  # round trips between two probes
 PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
+PROBE_SEGMENTS = 2  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
 FREE_PACE = 2.0  # windows per round trip as long as nothing overflows: the window, not the pace, is to hold back
 CLOSE_PACE = 1.1  # the same, but without bursts, which would fill a shallow queue before their time
 REGAINED_SHARE = 0.9  # of the rate it cruised at: nobody else can have much
@@ -48,22 +57,6 @@ class Mode(Enum):
     SILENT = "silent"
 
 
-class _Round:
-    """What one round trip has delivered and lost. begun_s is None until a burst's first acknowledgement."""
-
-    __slots__ = ("begun_s", "best_bps", "delivered_bytes", "lost_bytes")
-
-    def __init__(self, begun_s: float | None) -> None:
-        self.begun_s = begun_s
-        self.delivered_bytes = 0
-        self.lost_bytes = 0
-        self.best_bps = 0.0
-
-    @property
-    def total_bytes(self) -> int:
-        return self.delivered_bytes + self.lost_bytes
-
-
 class Adaptive(CongestionControl):
     """Learned-rate congestion control. All its numbers are payload bytes, payload bit/s and seconds.
 
@@ -72,6 +65,7 @@ class Adaptive(CongestionControl):
     """
 
     governs_recovery = True
+    taught_by_acks = True  # many enough of them that a short flight tells, and that loss before one has is congestion
 
     def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10, headroom: float = 0.02) -> None:
         super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments)
@@ -83,12 +77,12 @@ class Adaptive(CongestionControl):
         self._train = AckTrain()
         self._flight = FlightDispersion()
         self._probe = RateProbe()
-        self._cubic = self._new_cubic()
+        self._cubic = Cubic(mss_bytes=self.mss_bytes, hystart=False)
         self._delivered = 0
         self._last_ack_s = -float("inf")
-        self._round = _Round(None)
-        self._last_best_bps = 0.0  # of the round before
-        self._last_average_bps = 0.0
+        self._newest_s = self._started_up_s = 0.0  # when the newest acknowledged was sent, when startup ended mid-burst
+        self._round = Round(None)
+        self._last_best_bps = self._last_average_bps = 0.0  # of the round before
         self._occupied_rounds = 0
         self._free_rounds = 0
         self._full_queue_s = 0.0  # the queueing delay that overflow has shown
@@ -106,8 +100,8 @@ class Adaptive(CongestionControl):
     def repair_timeout(self) -> RepairTimeout | None:
         """Return SRTT and a little: sooner than RFC 8985's probe at 2 SRTT, later than any acknowledgement expected."""
         srtt_s = self._queue.srtt_s
-        if srtt_s is None or self.mode is Mode.STARTUP:
-            return None  # flights end on odd segments then, whose acknowledgement the receiver delays
+        if srtt_s is None or self.mode is Mode.STARTUP or self._newest_s < self._started_up_s:
+            return None  # startup's flights end on odd segments, whose acknowledgement the receiver delays
         little_s = max(4 * self._queue.rttvar_s, srtt_s / 32) + self._own_queue_s()
         if self.mode is Mode.COMPETE:
             little_s = max(little_s, srtt_s)  # others' bursts may fill the queue at any time; RFC 8985 has 2 SRTT too
@@ -126,7 +120,7 @@ class Adaptive(CongestionControl):
         self._learn()
         self._queue.begin_burst()
         self._before_silence_bps = None
-        self._round = _Round(None)
+        self._round = Round(None)
         self._last_best_bps = self._last_average_bps = 0.0
         self._queue.low_s = None
         if self.learned_rate_bps is not None and self._queue.min_rtt_s is not None:
@@ -146,7 +140,9 @@ class Adaptive(CongestionControl):
             self.learned_rate_bps = min(self.learned_rate_bps, best_bps)  # the path delivered less than it was given
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
-        """Idle time changes nothing: what was learned is checked by the first acknowledgements of the burst."""
+        """Idle time changes nothing that was learned: the first acknowledgements of the burst check it."""
+        if self._ignorant:
+            super().restart_after_idle(now, idle_s, rto_s, policy=policy)
 
     # -- acknowledgements ---------------------------------------------------------------------------------------------
 
@@ -164,9 +160,12 @@ class Adaptive(CongestionControl):
         if self.mode is Mode.SILENT:
             self._speak_again(now)
         if ack.newest_sent_s is not None:
+            self._newest_s = max(self._newest_s, ack.newest_sent_s)
             point = Point(now, self._delivered, ack.newest_sent_s)
             self._round.best_bps = max(self._round.best_bps, self._train.add(point))
-            if self.mode is Mode.CRUISE and self.learned_rate_bps is not None:
+            if self._ignorant:
+                self._flight.add_short(point, new_flight=ack.round_started, min_rtt_s=self._min_rtt_s)
+            elif self.mode is Mode.CRUISE and self.learned_rate_bps is not None:
                 found_bps = self._probe.judge(point, self.learned_rate_bps, PROBE_PAUSE * self._srtt_s)
                 self.learned_rate_bps = found_bps or self.learned_rate_bps
         if ack.round_started:
@@ -178,6 +177,10 @@ class Adaptive(CongestionControl):
         elif self.mode is Mode.COMPETE:
             self._cubic.on_ack(ack._replace(in_recovery=False))
             self._compete(now)
+
+    @property
+    def _ignorant(self) -> bool:
+        return self.mode is Mode.STARTUP and self.taught_by_acks
 
     @property
     def _srtt_s(self) -> float:
@@ -223,26 +226,32 @@ class Adaptive(CongestionControl):
                 self.learned_loss += (ended.lost_bytes / ended.total_bytes - self.learned_loss) / 8
         self._last_average_bps = self._average_bps(now)
         self._last_best_bps = ended.best_bps
-        self._round = _Round(now)
+        self._round = Round(now)
         self._queue.low_s = None
 
     # -- startup ------------------------------------------------------------------------------------------------------
 
     def _start_up(self, ack: Ack) -> None:
         self._flight.add(ack.now, self._delivered, min_rtt_s=self._min_rtt_s, mss_bytes=self.mss_bytes)
+        slow_start = self.cwnd_bytes < self.ssthresh_bytes
         if ack.cwnd_limited:
-            self.cwnd_bytes += min(ack.delivered_bytes, 2 * self.mss_bytes)
+            growth_bytes = min(ack.delivered_bytes, 2 * self.mss_bytes)
+            self.cwnd_bytes += growth_bytes * (1.0 if slow_start else self.mss_bytes / self.cwnd_bytes)
         rate_bps = self._flight.rate_bps
         if rate_bps is None:
+            if not slow_start and self._srtt_s:  # the queue that has overflowed may hold no more than a few
+                self.pacing_rate_bps = CLOSE_PACE * 8 * self.cwnd_bytes / self._srtt_s
             return
         self.pacing_rate_bps = rate_bps  # faster would only fill the queue
-        if self.cwnd_bytes >= rate_bps * self._min_rtt_s / 8:
+        if not slow_start or self.cwnd_bytes >= rate_bps * self._min_rtt_s / 8:
             self._settle(rate_bps, ack.now)
 
     # -- cruise -------------------------------------------------------------------------------------------------------
 
     def _settle(self, rate_bps: float, now: float) -> None:
         """Cruise at a rate that was found, not remembered."""
+        if self._ignorant:
+            self._started_up_s = now
         self.learned_rate_bps = rate_bps
         self.mode = Mode.CRUISE
         self._probe.gain = RateProbe.FIRST_GAIN
@@ -261,7 +270,8 @@ class Adaptive(CongestionControl):
         self.cwnd_bytes = self.pacing_rate_bps * (base_s + little_s) / 8 + 4 * self.mss_bytes
 
     def _start_probe(self, now: float) -> None:
-        enough_s = 2 * MIN_POINTS * 8 * self.mss_bytes / (self.learned_rate_bps or float("inf"))
+        segments = max(2 * MIN_POINTS, PROBE_SEGMENTS / self._probe.gain)
+        enough_s = segments * 8 * self.mss_bytes / (self.learned_rate_bps or float("inf"))
         length_s = max(self._probe_queue_s() / self._probe.gain, 1.25 * self._train.span_s, enough_s)
         self._probe.start(now, length_s)
 
@@ -273,12 +283,12 @@ class Adaptive(CongestionControl):
         lost, total = self._round.lost_bytes, self._round.total_bytes
         by_chance = max(HEAVY_LOSS_SEGMENTS * self.mss_bytes, (HEAVY_LOSS_SHARE + 4 * self.learned_loss) * total)
         heavy = lost > by_chance
-        competing = self.mode is Mode.COMPETE
-        own_s = 0.0 if competing else 1.25 * self._own_queue_s() + 2 * self._queue.rttvar_s
+        own_s = 0.0 if self.mode is Mode.COMPETE else 1.25 * self._own_queue_s() + 2 * self._queue.rttvar_s
         full = self._queue.now_s > max(own_s, self._full_queue_s / 2)
-        rare = not (heavy or full) and self.mode is not Mode.SILENT and now - self._yielded_s > self._srtt_s
+        congested = heavy or full or (self._ignorant and self._flight.rate_bps is None)
+        rare = not congested and self.mode is not Mode.SILENT and now - self._yielded_s > self._srtt_s
         self.duplicate_repair_after_s = max(0.001, self._srtt_s / 32) if rare else None
-        if not (heavy or full) or sent_s < self._yielded_s:
+        if not congested or sent_s < self._yielded_s:
             return
         again = self.mode is Mode.CRUISE and self._overflowed_lately(now)
         self._yielded_s = now
@@ -292,6 +302,8 @@ class Adaptive(CongestionControl):
         if self.mode is Mode.STARTUP:
             if self._flight.rate_bps:
                 self._settle(0.95 * self._flight.rate_bps, now)
+            elif self._ignorant:  # RFC 9438 §4.6
+                self.cwnd_bytes = self.ssthresh_bytes = max(BETA * self.cwnd_bytes, 2.0 * self.mss_bytes)
             return
         again = self._overflowed_lately(now)
         self._overflow_s = now
@@ -331,15 +343,12 @@ class Adaptive(CongestionControl):
 
     # -- competition --------------------------------------------------------------------------------------------------
 
-    def _new_cubic(self) -> Cubic:
-        return Cubic(mss_bytes=self.mss_bytes, hystart=False)
-
     def _begin_competing(self, now: float) -> None:
         self.mode = Mode.COMPETE
         self._overflowed = self._contested = False
         self._probe.cancel()
         self._cruised_bps = max(self._cruised_bps, self.learned_rate_bps or 0.0)
-        self._cubic = self._new_cubic()
+        self._cubic = Cubic(mss_bytes=self.mss_bytes, hystart=False)
         self._cubic.cwnd_bytes = self._cubic.ssthresh_bytes = max(self.cwnd_bytes, float(self.initial_window_bytes))
         self._compete(now)
 
@@ -374,8 +383,9 @@ class Adaptive(CongestionControl):
                 self._before_silence_bps = self.learned_rate_bps
             self.mode = Mode.SILENT
         else:
-            self._flight = FlightDispersion()
-            self.pacing_rate_bps = None
+            self._flight, self.pacing_rate_bps = FlightDispersion(), None
+            if first and self._ignorant:
+                self.ssthresh_bytes = max(in_flight_bytes / 2, 2.0 * self.mss_bytes)  # RFC 5681 §3.1
         self.duplicate_repair_after_s = None
         self.cwnd_bytes = float(self.mss_bytes)
 

@@ -30,6 +30,23 @@ def rate_between(first: Point, last: Point) -> float:
     return 8 * (last.delivered_bytes - first.delivered_bytes) / took_s if took_s > 0 else 0.0
 
 
+class Round:
+    """What one round trip has delivered and lost. begun_s is None until a burst's first acknowledgement."""
+
+    __slots__ = ("begun_s", "best_bps", "delivered_bytes", "lost_bytes")
+
+    def __init__(self, begun_s: float | None) -> None:
+        self.begun_s = begun_s
+        self.delivered_bytes = 0
+        self.lost_bytes = 0
+        self.best_bps = 0.0
+
+    @property
+    def total_bytes(self) -> int:
+        """Return both together."""
+        return self.delivered_bytes + self.lost_bytes
+
+
 class AckTrain:
     """The rate that the latest acknowledgements show, over a window of time that moves with them.
 
@@ -61,13 +78,17 @@ class FlightDispersion:
     """The bottleneck's rate as the flights of a slow start show it: each arrives as a train, spread by the bottleneck.
 
     Packet-train dispersion (Dovrolis, Ramanathan and Moore, "Packet-dispersion techniques and a capacity-estimation
-    methodology", IEEE/ACM ToN 2004). rate_bps is None until a flight was long enough.
+    methodology", IEEE/ACM ToN 2004). rate_bps is None until a flight was long enough, or a short one slow enough.
     """
 
-    __slots__ = ("_acks", "_first_bytes", "_first_s", "_last_s", "_longest_bytes", "rate_bps")
+    __slots__ = (
+        "_acks", "_first_bytes", "_first_s", "_last_s", "_longest_bytes", "_short", "_short_bps", "rate_bps",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.rate_bps: float | None = None
+        self._short: list[Point] = []
+        self._short_bps: float | None = None
         self._longest_bytes = 0
         self._acks = 0
         self._first_s = self._last_s = 0.0
@@ -88,6 +109,23 @@ class FlightDispersion:
         if now > self._first_s and train_bytes >= max(2 * MIN_POINTS * mss_bytes, self._longest_bytes / 2):
             self._longest_bytes = max(self._longest_bytes, train_bytes)
             self.rate_bps = 8 * train_bytes / (now - self._first_s)
+
+    def add_short(self, point: Point, *, new_flight: bool, min_rtt_s: float) -> None:
+        """Take an acknowledgement as one of a flight that may be too short for `add`.
+
+        It tells on a path so slow that even a few segments take a good part of a round trip to arrive, beside which
+        errors of timing are small; and where they arrive more slowly than they left, so that it was not the sender who
+        spread them. As soon as anything else has shown a rate, it tells nothing.
+        """
+        if self.rate_bps != self._short_bps:
+            return
+        train = self._short
+        if new_flight or (train and point.at_s - train[-1].at_s > min_rtt_s / 2):  # or an acknowledgement was delayed
+            train.clear()
+        train.append(point)
+        took_s, leaving_s = point.at_s - train[0].at_s, point.sent_s - train[0].sent_s
+        if len(train) >= MIN_POINTS // 2 and took_s >= max(min_rtt_s / 4, 1.25 * leaving_s):
+            self.rate_bps = self._short_bps = 8 * (point.delivered_bytes - train[0].delivered_bytes) / took_s
 
 
 class QueueDelay:

@@ -33,6 +33,8 @@ class QuicAdaptive(Adaptive):
     the best flight counts.
     """
 
+    taught_by_acks = False  # of a short flight there are too few, and what sounds a path needs whole trains
+
     def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10, headroom: float = 0.02) -> None:
         super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments, headroom=headroom)
         self._flight = BestFlight()

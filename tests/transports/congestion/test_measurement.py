@@ -43,6 +43,35 @@ def test_dispersion_reads_the_bottleneck_off_each_flight_and_not_off_the_pauses_
     assert dispersion.rate_bps == pytest.approx(8e6)
 
 
+def short_flight(dispersion: FlightDispersion, gaps_s: list[float], *, leaving_gap_s: float = 0.0) -> float | None:
+    """Acknowledge one segment, then one more after each gap, of a flight that left at time 0; RTT 60 ms."""
+    at_s = 0.060
+    for n, gap_s in enumerate([0.0, *gaps_s]):
+        at_s += gap_s
+        dispersion.add(at_s, (n + 1) * MSS, min_rtt_s=0.06, mss_bytes=MSS)
+        point = Point(at_s, (n + 1) * MSS, n * leaving_gap_s)
+        dispersion.add_short(point, new_flight=n == 0, min_rtt_s=0.06)
+    return dispersion.rate_bps
+
+
+def test_a_few_segments_tell_the_rate_of_a_path_on_which_they_take_long_to_arrive() -> None:
+    assert short_flight(FlightDispersion(), 7 * [0.010]) == pytest.approx(0.8e6)
+    assert short_flight(FlightDispersion(), 7 * [0.002]) is None  # 14 ms in all: an error of some would be too much
+    assert short_flight(FlightDispersion(), 2 * [0.010]) is None  # of three acknowledgements
+    assert short_flight(FlightDispersion(), [*6 * [0.010], 0.040]) == pytest.approx(0.8e6)  # the last was delayed
+
+
+def test_segments_that_the_sender_itself_has_spread_tell_nothing() -> None:
+    assert short_flight(FlightDispersion(), 7 * [0.010], leaving_gap_s=0.010) is None
+    assert short_flight(FlightDispersion(), 7 * [0.010], leaving_gap_s=0.005) == pytest.approx(0.8e6)
+
+
+def test_a_short_flight_tells_nothing_once_a_long_one_has() -> None:
+    dispersion = FlightDispersion()
+    flight(dispersion, 0.0, 20, 0)
+    assert short_flight(dispersion, 7 * [0.010]) == pytest.approx(8e6)
+
+
 def test_one_delayed_acknowledgement_is_not_a_queue_but_several_late_ones_are() -> None:
     queue = QueueDelay()
     for rtt_s in (0.060, 0.060, 0.100, 0.060, 0.060):

@@ -1,0 +1,98 @@
+"""How the adaptive controller begins: what it is while nothing is known of the path, and how little teaches it."""
+
+import pytest
+
+from transports.congestion.adaptive import Adaptive, Mode
+from transports.congestion.base import Ack
+
+MSS = 8948
+RTT_S = 0.060
+
+
+def ack(now: float, sent_s: float, *, first: bool = False) -> Ack:
+    """Return the acknowledgement of one segment."""
+    return Ack(now, MSS, MSS, 0, 0, now - sent_s, first, True, False, sent_s)
+
+
+def begun() -> Adaptive:
+    """Return a controller with a burst before it."""
+    congestion = Adaptive(mss_bytes=MSS)
+    congestion.on_burst(0.0, 10**8)
+    return congestion
+
+
+def unlearned() -> Adaptive:
+    """Return a controller whose window has grown to 40 segments by acknowledgements that came all at once."""
+    congestion = begun()
+    for _ in range(30):
+        congestion.on_ack(ack(RTT_S, 0.0))
+    assert congestion.cwnd_bytes == 40 * MSS
+    assert congestion.learned_rate_bps is None
+    return congestion
+
+
+def test_as_long_as_nothing_is_known_one_loss_ends_slow_start_and_the_window_is_paced() -> None:
+    congestion = unlearned()
+    congestion.on_loss(RTT_S, MSS, 40 * MSS, 0.0)
+    assert congestion.cwnd_bytes == pytest.approx(28 * MSS)  # RFC 9438 §4.6
+    congestion.on_loss(RTT_S, MSS, 40 * MSS, 0.0)
+    assert congestion.cwnd_bytes == pytest.approx(28 * MSS)  # once for what was sent before
+    for _ in range(28):
+        congestion.on_ack(ack(2 * RTT_S, RTT_S))
+    assert congestion.cwnd_bytes == pytest.approx(29 * MSS, rel=0.01)  # RFC 5681 §3.1: a segment per round trip
+    assert congestion.pacing_rate_bps == pytest.approx(8 * 29 * MSS / RTT_S, rel=0.15)
+    for n in range(3, 20):
+        congestion.on_loss(n * RTT_S, MSS, 2 * MSS, (n - 1) * RTT_S)
+    assert congestion.cwnd_bytes == 2 * MSS
+
+
+def test_as_long_as_nothing_is_known_idle_time_halves_the_window_and_a_timeout_halves_where_slow_start_ends() -> None:
+    congestion = unlearned()
+    congestion.restart_after_idle(2.0, 0.35, 0.3, policy="decay")
+    assert congestion.cwnd_bytes == 20 * MSS  # RFC 2861 §3.2
+    congestion = unlearned()
+    congestion.on_timeout(1.0, 40 * MSS, first=True)
+    congestion.on_timeout(2.0, MSS, first=False)
+    assert (congestion.cwnd_bytes, congestion.ssthresh_bytes) == (MSS, 20 * MSS)  # RFC 5681 §3.1
+
+
+def test_an_acknowledgement_that_startup_lets_be_delayed_is_not_missed_once_it_is_over() -> None:
+    congestion, now = begun(), RTT_S
+    while congestion.mode is Mode.STARTUP:
+        now += 0.001
+        congestion.on_ack(ack(now, now - RTT_S))
+    assert congestion.mode is Mode.CRUISE
+    assert congestion.repair_timeout() is None
+    congestion.on_ack(ack(now + RTT_S, now, first=True))
+    assert congestion.repair_timeout() is not None
+
+
+@pytest.mark.parametrize("segment_s", [0.003, 0.006, 0.012])
+def test_an_initial_window_is_enough_to_learn_the_rate_of_a_slow_path(segment_s: float) -> None:
+    """What a BDP of 20, 10 or 5 segments has; but the next burst opens with no less than an initial window."""
+    congestion = begun()
+    for n in range(10):
+        congestion.on_ack(ack(RTT_S + n * segment_s, 0.0, first=n == 0))
+    congestion.on_burst(2.0, 10**6)
+    assert congestion.mode is Mode.CRUISE
+    assert congestion.learned_rate_bps == pytest.approx(max(8 * MSS / segment_s, 8 * 10 * MSS / RTT_S))
+
+
+def test_a_probe_is_long_enough_to_put_two_segments_into_the_queue_of_a_slow_path() -> None:
+    """One segment is how long an acknowledgement may wait for the other direction's data."""
+    congestion, segment_s = begun(), 0.003
+    for n in range(10):
+        congestion.on_ack(ack(RTT_S + n * segment_s, 0.0, first=n == 0))
+    congestion.on_burst(2.0, 10**6)
+    rate_bps = congestion.learned_rate_bps
+    assert rate_bps is not None
+    probing = [now for now in (2.0 + 0.001 * n for n in range(500)) if probes(congestion, now, rate_bps)]
+    more_bps = 0.05 * rate_bps
+    assert more_bps * (probing[-1] - probing[0]) / 8 == pytest.approx(2 * MSS, rel=0.02)
+
+
+def probes(congestion: Adaptive, now: float, rate_bps: float) -> bool:
+    """Tell whether more than the learned rate is sent at a moment, while what was sent before the probe arrives."""
+    congestion.on_ack(ack(now, min(now - RTT_S, 1.99)))
+    assert congestion.pacing_rate_bps is not None
+    return congestion.pacing_rate_bps > 1.01 * rate_bps
