@@ -136,8 +136,9 @@ def _at_scale_notes(scaled: Mapping[str, AtScale], refused: Mapping[str, str]) -
         messages = next(iter(scaled.values())).messages
         notes.append(
             f"at scale: the slowest of all {messages:,} messages, in half of the steps, by each transport's tail model "
-            f"with the loss that its runs show (95 %), losses independent: {listed}."
+            f"at the loss that its runs bear out, which has an interval of 95 %, losses independent: {listed}."
         )
+    notes += [f"at scale: {name}: {each.evidence}." for name, each in scaled.items()]
     notes += [f"at scale: nothing can be said of {name}: {reason}." for name, reason in refused.items()]
     return notes
 

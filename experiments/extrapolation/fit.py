@@ -104,7 +104,10 @@ def fit(measured: Measured, model: TailModel) -> Fit:
 
     loss, best = _most_likely(likelihood, measured.counted.loss if measured.counted else 0.0)
     low = _edge(likelihood, loss, LEAST_LOSS, best - WILKS)
-    shown = _Shown(loss, 0.0 if low <= LEAST_LOSS else low, _edge(likelihood, loss, MOST_LOSS, best - WILKS))
+    if low <= LEAST_LOSS and likelihood(0.0) >= best:
+        loss = 0.0  # no message was late
+    high = _edge(likelihood, max(loss, LEAST_LOSS), MOST_LOSS, best - WILKS)
+    shown = _Shown(loss, 0.0 if low <= LEAST_LOSS else low, high)
     taken, tested, source = _weighed(shown, measured.counted)
     gap = float(np.max(np.abs(shares(tested) - below / len(values))))
     allowed = sqrt(log(2 / ALARM) / (2 * independent))
