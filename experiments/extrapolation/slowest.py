@@ -109,7 +109,13 @@ class Slowest:
     """One transport's slowest message: seconds, at one point.
 
     typical_s: completion of a single message, median. p50_s, mean_s, p99_s: of the slowest of all, independent.
-    correlated_p99_s: where all lose the same packets. any_p99_s: at most, whatever the dependence.
+
+    Messages of several jobs or GPU pairs that share a path do not lose independently. Three figures hold them in
+    between: correlated_p99_s, the least there can be, is where all lose the same packets at the same time, as one
+    message would; p99_s is where none knows of the others; any_p99_s, the most, whatever the dependence (the union
+    bound). The last two are almost the same for many messages, so that independence errs to the late side by as much as
+    losses are shared: of k messages that always lose together, N / k count. None of them has what messages on one path
+    take from one another besides: its rate, which `crossing` has to have divided already, and its queue.
     """
 
     transport: str
