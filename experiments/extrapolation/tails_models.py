@@ -91,7 +91,7 @@ MPQUIC_FEC = Coded(
     least_repair=10,
     spreads=True,
 )
-QUIC_FEC = replace(MPQUIC_FEC, name="quic-fec", spreads=False)
+QUIC_FEC = replace(MPQUIC_FEC, name="quic-fec", messages=4 * MPQUIC_FEC.messages, spreads=False)  # it plans by stripes
 
 MODELS: Mapping[str, TailModel] = {
     model.name: model for model in (RENO, CUBIC, ADAPTIVE, B4, RDMA_SR, RDMA_GBN, FEC, QUIC_FEC, MPQUIC_FEC)

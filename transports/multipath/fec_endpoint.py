@@ -35,11 +35,11 @@ from wan.checks import check_not_negative, check_positive, check_probability, ch
 class FecParameters(QuicParameters):
     """What can be set on FEC-protected QUIC, besides QUIC's own.
 
-    code: "auto" takes whichever needs least. messages_per_step, target: how many messages a step waits for, and the
-    acceptable probability that any of them needs a second trip. cover_paths: so many paths may fall silent besides.
-    max_overhead: repair symbols per source symbol at most. tail_losses: losses in a row at the end of every path that
-    are covered whatever has been measured, where that is cheap. initial_loss: what is assumed of a path of which
-    nothing is known. max_message_bytes: of a message to be received. Raises ValueError naming the field.
+    code: "auto" takes whichever needs least. messages_per_step, target: how many messages a step waits for in a trip,
+    and the acceptable probability that any of them needs a second one. cover_paths: so many paths may fall silent
+    besides. max_overhead: repair symbols per source symbol at most. tail_losses: losses in a row at the end of every
+    path that are covered whatever has been measured, where that is cheap. initial_loss: what is assumed of a path of
+    which nothing is known. max_message_bytes: of a message to be received. Raises ValueError naming the field.
     """
 
     congestion: Literal["cubic", "reno", "adaptive"] = "adaptive"

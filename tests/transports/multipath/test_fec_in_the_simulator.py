@@ -139,6 +139,13 @@ def test_the_plan_says_what_it_promises_of_how_many_messages(
         assert (float(plan["probability"]) <= target) is (judgement == "within")
 
 
+def test_a_connection_that_carries_a_stripe_of_each_message_plans_for_all_stripes() -> None:
+    record = bundled("lossless", "scenario.iterations=1", 'allreduce.shard="2 MB"', transport="quic-fec")
+    plans = [PROMISE.fullmatch(notice.detail) for notice in record.notices if notice.kind == "fec-plan"]
+    assert plans
+    assert {plan and plan["messages"] for plan in plans} == {"6,710,400"}  # 4 x 1,677,600
+
+
 @pytest.mark.slow
 def test_one_path_is_protected_too() -> None:
     rows = bundled("tail-loss", "scenario.iterations=3", "links.loss.packets=3", transport="quic-fec").iterations
