@@ -223,9 +223,13 @@ class Deployment:
 
     @property
     def parameters_per_gpu(self) -> float:
-        """Parameters on one GPU of the first pipeline stage, which holds the input's embedding too."""
-        embedding = self.model.embedding_parameters / self.tensor
-        return self.shared_parameters_per_gpu + self.expert_parameters_per_gpu + embedding
+        """Parameters on one GPU of the first pipeline stage, which has the input's embedding too.
+
+        Where that is the last one as well, it has the output's, unless they share a matrix.
+        """
+        matrices = self.model.embeddings if self.pipeline == 1 else 1
+        embeddings = matrices * self.model.embedding_parameters / self.tensor
+        return self.shared_parameters_per_gpu + self.expert_parameters_per_gpu + embeddings
 
     @property
     def gradient_bytes(self) -> float:

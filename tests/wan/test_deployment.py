@@ -1,4 +1,5 @@
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,15 @@ def test_a_step_has_as_many_messages_as_there_are_gpus(paper: Deployment) -> Non
     assert paper.messages_per_step == 1_677_600
     assert paper.messages_per_layer == 12_528
     assert paper.racks_needed == 23_316  # 18 * 134 * 696 GPUs in racks of 72; the paper rounds to 23,300
+
+
+def test_one_stage_that_is_first_and_last_has_both_embeddings(paper: Deployment) -> None:
+    matrix = 256_000 * 244_224 / 18
+    alone = replace(paper, pipeline=1, racks=None)
+    layers = alone.shared_parameters_per_gpu
+    assert alone.parameters_per_gpu == layers + 2 * matrix
+    assert replace(alone, model=replace(paper.model, embeddings=1)).parameters_per_gpu == layers + matrix
+    assert paper.parameters_per_gpu == paper.shared_parameters_per_gpu + matrix
 
 
 def test_several_layers_in_a_stage_make_a_larger_shard(paper: Deployment, mapping: dict[str, dict]) -> None:
