@@ -127,6 +127,7 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
         "suffices, at any.",
         f"{100 * hidden:.2f} % of a step are exposed with all gradients hidden. --set assumptions.wan_trips=1 (an "
         "exchange), assumptions.chunks=8 and the like change what is assumed; see `bicoastal extrapolate`.",
+        *_bounds(sizing),
         *(f"{row.transport}: {text}." for row in sizing.rows if (text := about(row.transport))),
         *([f"The runs are of {sizing.setups} set-ups: not all transports had the same path."] * (sizing.setups > 1)),
         *_same_as(sizing),
@@ -205,6 +206,18 @@ def _takes(row: Row) -> str:
     if ends == [None, None]:
         return ""
     return f", which takes {' to '.join(dict.fromkeys(end or 'no bandwidth' for end in ends))}"
+
+
+def _bounds(sizing: Sizing) -> list[str]:
+    """Return what the slowest of all is at least and at most, however losses depend on one another."""
+    found = [row.found for row in sizing.rows if row.found]
+    if not found:
+        return []
+    spans = ", ".join(
+        f"{each.transport} {format_time(each.slowest_correlated_s)} to {format_time(each.slowest_any_s)}"
+        for each in found
+    )
+    return [f"The slowest where all messages lose the same packets, to the most whatever depends on what: {spans}."]
 
 
 def _same_as(sizing: Sizing) -> list[str]:

@@ -1,38 +1,44 @@
 """From a comparison to the deployment that it stands for: one pair's messages are measured, a step waits for all."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from experiments.compare import Comparison
 from experiments.extrapolation.assumptions import Assumptions
 from experiments.extrapolation.evidence import evidence
 from experiments.extrapolation.exposure import exposed_gradient_s
-from experiments.extrapolation.fit import fit, slowest_interval_s
+from experiments.extrapolation.fit import fit, slowest_span
 from experiments.extrapolation.measured import measure
 from experiments.extrapolation.tails_models import model_of
 from experiments.store import Store
 from wan.deployment import Deployment
+from wan.units import format_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtScale:
     """One transport's whole step: the slowest of `messages`, of half of the steps, seconds.
 
-    completion_s: of the wide-area phase, all its trips, each of which waits for its slowest message; low, high: at the
-    ends of the loss's 95 % interval. exposed_s: what of the gradient all-reduce computation does not hide then.
-    evidence: what that loss rests on, in words.
+    completion_s: of the wide-area phase, all its trips, each of which waits for its slowest message, losses
+    independent, after a connection's first iteration; low, high: at the ends of the loss's 95 % interval; correlated,
+    any: the least there can be, where all messages lose the same packets, and the most, whatever depends on what.
+    exposed_s: what of the gradient all-reduce computation does not hide then. evidence: what that loss rests on, and
+    what independence means, in words.
     """
 
     messages: int
     completion_s: float
     completion_low_s: float
     completion_high_s: float
+    completion_correlated_s: float
+    completion_any_s: float
     exposed_s: float
     evidence: str
 
-    def document(self) -> dict[str, float]:
-        """Return the figures, as `compare --json` shows them."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "evidence"}
+    def document(self) -> dict[str, Any]:
+        """Return what `compare --json` shows: the figures, what they rest on, and what was assumed of losses."""
+        return {**asdict(self), "losses": "independent"}
 
 
 def at_scale(
@@ -50,18 +56,22 @@ def at_scale(
         try:
             model = model_of(result.name)
             fitted = fit(measure(store, result), model)
-            times_s = slowest_interval_s(fitted, deployment.messages_per_step)
+            span = slowest_span(fitted, deployment.messages_per_step, trips=trips)
         except ValueError as error:  # no model, or too few runs
             refused[result.name] = str(error)
             continue
-        middle_s, low_s, high_s = (trips * time_s for time_s in times_s)
+        middle_s, low_s, high_s, correlated_s, any_s = (trips * time_s for time_s in span)
         exposed_s = float(exposed_gradient_s(deployment, Assumptions(wan_trips=trips), middle_s))
         found[result.name] = AtScale(
             messages=deployment.messages_per_step,
             completion_s=middle_s,
             completion_low_s=low_s,
             completion_high_s=high_s,
+            completion_correlated_s=correlated_s,
+            completion_any_s=any_s,
             exposed_s=exposed_s,
-            evidence=evidence(fitted),
+            evidence=f"{evidence(fitted)}; losses are taken to be independent: where all messages lose the same "
+            f"packets, the slowest takes {format_time(correlated_s)}, and whatever depends on what, at most "
+            f"{format_time(any_s)}",
         )
     return found, refused

@@ -1,10 +1,13 @@
 """What measured runs say of a deployment's slowest message: a transport's tail model, fitted and put to the test.
 
-A tail of millions cannot be read off a hundred measured messages; `read_off` refuses to. A model can be fitted to
+A tail of millions cannot be read off a hundred measured messages: without a model there is no figure. One is fitted to
 them: path and packets are taken from the records, and what is sought is the loss per packet under which the model makes
 the measured completions most likely. The likelihood's ratio gives an interval (Wilks: twice the logarithm is
-chi-squared), and the largest distance between the two distributions a test (Dvoretzky, Kiefer, Wolfowitz, with the
-constant of Massart, Annals of Probability 18(3), 1990): a model that fails it supports nothing.
+chi-squared). Two tests follow, and a model that fails either supports nothing. One is the largest distance between the
+two distributions (Dvoretzky, Kiefer, Wolfowitz, with the constant of Massart, Annals of Probability 18(3), 1990), times
+as measured against times as the model has them. The other is the slowest message: whatever the dependence, one of n is
+later than the model's quantile of 1 - p / n with probability p at most (the union bound). Both allow each of the
+model's times to be off by `TIME_APART`, as its own trials do.
 
 Where the links counted what they lost, that comes first (`counted`). Completions that take more loss than was counted
 have another cause, such as a late machine, and support nothing. Independent losses are taken as they were counted, or
@@ -12,7 +15,7 @@ from the completions where these tell more closely. Of losses in bursts a model 
 as many messages: a burst is repaired together, so it is less than what was counted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 from typing import Literal, NamedTuple
@@ -21,11 +24,12 @@ import numpy as np
 
 from experiments.extrapolation.counted import Counted
 from experiments.extrapolation.measured import Measured, TooFewError
-from experiments.extrapolation.slowest import Fleet, slowest_s
-from experiments.extrapolation.tails import Array, TailModel
+from experiments.extrapolation.slowest import Dependence, Fleet, slowest_s
+from experiments.extrapolation.tails import Array, Crossing, TailModel
+from experiments.extrapolation.tails_trials import TIME_APART
 from experiments.extrapolation.tails_window import Tcp
+from wan.units import format_time
 
-FEWEST_PER_MESSAGE = 3.0  # independent messages for each of the N whose slowest is read off: 95 % see one as slow
 WILKS = 3.84 / 2  # a log-likelihood below the largest that still counts: 95 %
 ALARM = 0.01  # probability to reject a model that is right
 FINE_GAP = 0.1  # between two distributions: what a good test of a model tells apart
@@ -33,6 +37,7 @@ APART = 1.5  # a model's own error: up to so many times the counted loss its fit
 LEAST_LOSS, MOST_LOSS, PER_DECADE = 1e-9, 0.05, 2
 HOPELESS = 12.0  # below the largest log-likelihood: more loss is not tried any more
 BINS, MOST_SOONER = 12, 48  # of a round trip each, from the fastest message on; and from the bound up to there
+AT_ONCE = 512  # completions whose shares are looked up together, which takes an array of them by a model's knots
 TCP_SAMPLES = 768  # flows: enough for shares of a hundred measured messages
 
 Source = Literal["counted", "completions"]
@@ -44,7 +49,8 @@ class Fit:
 
     source: what that loss is from: the links' counts, or the completions, which it then explains best. independent: how
     many messages, or connections of a TCP, are independent of one another. gap: largest difference of the two
-    distributions; allowed_gap: what chance explains. reason: why it supports nothing, or empty.
+    distributions, times of the model up to `TIME_APART` off; allowed_gap: what chance explains. reason: why it supports
+    nothing, or empty.
     """
 
     measured: Measured
@@ -62,19 +68,6 @@ class Fit:
     def enough(self) -> int:
         """As many independent messages, or connections, as tell a model that is `FINE_GAP` off from a right one."""
         return ceil(log(2 / ALARM) / (2 * FINE_GAP**2))
-
-
-def read_off(completions_s: Sequence[float], messages: float, share: float = 0.5) -> float:
-    """Return the time by which, with probability `share`, the slowest of so many messages is across, from data alone.
-
-    Raises TooFewError where there are not three measured messages for each of them.
-    """
-    if len(completions_s) < FEWEST_PER_MESSAGE * messages:
-        raise TooFewError(
-            f"{len(completions_s):,} measured messages do not show the slowest of {messages:,.0f}: "
-            f"{FEWEST_PER_MESSAGE * messages:,.0f} would, or a model"
-        )
-    return float(np.quantile(np.asarray(completions_s), share ** (1 / messages), method="inverted_cdf"))
 
 
 def fit(measured: Measured, model: TailModel) -> Fit:
@@ -109,7 +102,7 @@ def fit(measured: Measured, model: TailModel) -> Fit:
     high = _edge(likelihood, max(loss, LEAST_LOSS), MOST_LOSS, best - WILKS)
     shown = _Shown(loss, 0.0 if low <= LEAST_LOSS else low, high)
     taken, tested, source = _weighed(shown, measured.counted)
-    gap = float(np.max(np.abs(shares(tested) - below / len(values))))
+    gap = _apart(model, replace(measured.crossing, loss=tested), values)
     allowed = sqrt(log(2 / ALARM) / (2 * independent))
     return Fit(
         measured=measured,
@@ -121,7 +114,35 @@ def fit(measured: Measured, model: TailModel) -> Fit:
         independent=independent,
         gap=gap,
         allowed_gap=allowed,
-        reason=_reason(shown, measured.counted, gap, allowed),
+        reason=_reason(shown, measured.counted, gap, allowed)
+        or _too_late(model, replace(measured.crossing, loss=taken.high), values),
+    )
+
+
+def _apart(model: TailModel, crossing: Crossing, values: Array) -> float:
+    """Return the largest difference of shares between sorted completions and a model's, times up to `TIME_APART` off.
+
+    On either side of every completion, where the measured distribution steps.
+    """
+
+    def shares(at_s: Array) -> Array:
+        parts = np.split(at_s, range(AT_ONCE, len(at_s), AT_ONCE))
+        return np.asarray(np.exp(np.concatenate([model.log_cdf(crossing, part) for part in parts])))
+
+    steps = np.arange(len(values) + 1) / len(values)
+    sooner = steps[1:] - shares(values * (1 + TIME_APART))
+    later = shares(np.nextafter(values / (1 + TIME_APART), 0.0)) - steps[:-1]
+    return float(max(np.max(sooner), np.max(later), 0.0))
+
+
+def _too_late(model: TailModel, crossing: Crossing, values: Array) -> str:
+    """Return that the slowest of sorted completions is later than the model allows so many, or nothing."""
+    allowed_s = float(model.quantile_s(crossing, np.log1p(-ALARM / len(values))))
+    if values[-1] <= (1 + TIME_APART) * allowed_s:
+        return ""
+    return (
+        f"its slowest message took {format_time(float(values[-1]))}, and of {len(values):,} the model allows none more "
+        f"than {format_time(allowed_s)}, at a loss of up to {float(crossing.loss):.2g}"
     )
 
 
@@ -201,10 +222,24 @@ def _edge(likelihood: Callable[[float], float], loss: float, limit: float, least
     return inside
 
 
-def slowest_interval_s(
-    fitted: Fit, messages: float, *, share: float = 0.5, scaled_back: bool = True
-) -> tuple[float, float, float]:
-    """Return the slowest of so many messages with the fitted loss, and with both ends of its interval, seconds.
+class SlowestSpan(NamedTuple):
+    """The slowest of many messages, of one trip, seconds: independent, and at both ends of its loss's interval.
+
+    correlated_s, any_s: at the fitted loss the least there can be, where all lose the same packets, and the most,
+    whatever the dependence.
+    """
+
+    middle_s: float
+    low_s: float
+    high_s: float
+    correlated_s: float
+    any_s: float
+
+
+def slowest_span(
+    fitted: Fit, messages: float, *, trips: int = 1, share: float = 0.5, scaled_back: bool = True
+) -> SlowestSpan:
+    """Return by when the slowest of so many messages is across in each of `trips` trips, with probability `share`.
 
     scaled_back: on the path as it was before rates and payloads were divided. Raises TooFewError where the model was
     found not to explain what was measured.
@@ -219,9 +254,17 @@ def slowest_interval_s(
         payload_bytes=np.asarray(measured.crossing.payload_bytes) * factor * planes,
         rate_bps=np.asarray(measured.crossing.rate_bps) * factor * planes,
     )
-    fleet = Fleet(messages=messages, planes=planes)
-    middle, low, high = (
-        float(slowest_s(fitted.model, replace(crossing, loss=loss), fleet, share=share))
-        for loss in (fitted.loss, fitted.loss_low, fitted.loss_high)
+    fleet = Fleet(messages=messages, planes=planes, trips=trips)
+
+    def at(loss: float, dependence: Dependence = "independent") -> float:
+        point = replace(crossing, loss=loss)
+        return float(slowest_s(fitted.model, point, fleet, share=share, dependence=dependence))
+
+    middle = at(fitted.loss)
+    return SlowestSpan(
+        middle_s=middle,
+        low_s=min(at(fitted.loss_low), middle),  # a TCP's are sampled, and may differ by a round trip
+        high_s=max(at(fitted.loss_high), middle),
+        correlated_s=at(fitted.loss, "correlated"),
+        any_s=at(fitted.loss, "any"),
     )
-    return middle, min(low, middle), max(high, middle)  # a TCP's are sampled, and may differ by a round trip

@@ -1,9 +1,10 @@
 """How much WAN a deployment needs with a real transport: the inverse of exposure, with the slowest of all messages.
 
 The wide-area stage takes `wan_trips` trips, and every trip waits for the slowest of its messages (a barrier: an upper
-bound where pairs go on by themselves). What a trip takes beyond propagation and payload / rate is what the transport
-loses: headers, repairs, opening its window. It changes little with the rate, so the least rate is the fixed point of
-`exposure.least_wan_bps` with that loss of time, found from below; the first is the least.
+bound where pairs go on by themselves); the share of steps is that in which every trip keeps to its time. What a trip
+takes beyond propagation and payload / rate is what the transport loses: headers, repairs, opening its window. It
+changes little with the rate, so the least rate is the fixed point of `exposure.least_wan_bps` with that loss of time,
+found from below; the first is the least.
 """
 
 from dataclasses import dataclass, replace
@@ -68,7 +69,11 @@ class Question:
     @property
     def fleet(self) -> Fleet:
         """All messages that a trip waits for."""
-        return Fleet(messages=messages_in(self.deployment, self.scope), planes=self.deployment.planes)
+        return Fleet(
+            messages=messages_in(self.deployment, self.scope),
+            planes=self.deployment.planes,
+            trips=self.assumptions.wan_trips,
+        )
 
     def crossing(self, rate_bps: ArrayLike, rtt_s: ArrayLike | None = None) -> Crossing:
         """Return one trip's message of a GPU whose rate across the WAN is `rate_bps`."""
@@ -153,8 +158,9 @@ def least_bps(
 class Need:
     """What one transport needs. least_bps of a GPU: None where no rate is enough, for `reason`.
 
-    slowest_s: of all messages of a trip, at that rate (or at any, where none is enough); lost_s: what all trips lose to
-    the transport there. exposed_s, exposed_share: of a step at the deployment's own rate; None where it has none.
+    slowest_s: of all messages of a trip, at that rate (or at any, where none is enough), with the question's
+    dependence; slowest_correlated_s, slowest_any_s: the least and the most with any; lost_s: what all trips lose to the
+    transport there. exposed_s, exposed_share: of a step at the deployment's own rate; None where it has none.
     """
 
     transport: str
@@ -164,6 +170,8 @@ class Need:
     aggregate_bps: float | None
     reason: str
     slowest_s: float
+    slowest_correlated_s: float
+    slowest_any_s: float
     lost_s: float
     exposed_s: float | None
     exposed_share: float | None
@@ -177,7 +185,10 @@ def need(question: Question, model: QuantileModel, target: float | None = None) 
     least = found if np.isfinite(found) else None
     at_bps = UNLIMITED_BPS if least is None else least
     crossing = question.crossing(at_bps)
-    slowest = slowest_s(model, crossing, question.fleet, share=question.share, dependence=question.dependence)
+
+    def slowest(dependence: Dependence) -> float:
+        return float(slowest_s(model, crossing, question.fleet, share=question.share, dependence=dependence))
+
     exposed = None if deployment.wan_bps is None else float(gradient_exposed_s(question, model, deployment.wan_bps))
     return Need(
         transport=model.name,
@@ -186,7 +197,9 @@ def need(question: Question, model: QuantileModel, target: float | None = None) 
         per_flow_bps=None if least is None else least / deployment.planes,
         aggregate_bps=None if least is None else least * deployment.gpu_pairs,
         reason="" if least is not None else _reason(question, room_s, target),
-        slowest_s=float(slowest),
+        slowest_s=slowest(question.dependence),
+        slowest_correlated_s=slowest("correlated"),
+        slowest_any_s=slowest("any"),
         lost_s=float(lost_s(question, model, at_bps)),
         exposed_s=exposed,
         exposed_share=None if exposed is None else float(step_share(question, exposed)),

@@ -21,7 +21,7 @@ import numpy as np
 from experiments.extrapolation.tails import Array, ArrayLike, Crossing, PiecewiseModel
 
 CLASSES = 4  # packets behind which less than one, two, three R of the message come, and all the others
-LEAST_ROUNDS, MOST_ROUNDS = 4, 60  # repairs of one packet that are told apart
+LEAST_ROUNDS, MOST_ROUNDS = 4, 80  # repairs of one packet that are told apart
 LEAST_LOG = -30.0  # of the probability that a packet needs still more
 
 

@@ -35,6 +35,7 @@ def test_every_transport_with_a_model_is_sized(capsys: pytest.CaptureFixture[str
         assert row["least_bps"] is None
         assert row["reason"]
         assert row["exposed_share"] > document["target_share"]
+        assert row["slowest_correlated_s"] < row["slowest_s"] <= row["slowest_any_s"]
 
 
 def test_every_name_is_a_transport_or_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,6 +81,7 @@ def test_the_table_says_why_no_bandwidth_suffices_once_for_all(capsys: pytest.Ca
     assert "b4, rdma-sr: no bandwidth suffices: 30.57 ms are to spare, and the slowest of 12,528 messages loses" in text
     assert text.count("no bandwidth suffices") == 1
     assert "losses independent" in text
+    assert "most whatever depends on what: b4 90 ms to 90 ms, rdma-sr 210 ms to 390 ms." in text
 
 
 def test_a_small_deployments_capacity_is_in_a_unit_of_its_size(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """`compare` says what its runs mean for the whole deployment, and is silent where they mean nothing."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,36 @@ def test_the_slowest_of_all_pairs_takes_a_repair_even_where_the_typical_one_take
     # 52.9 ms is the bound; in every step some message has a loss in its last 60 ms, and waits for one round trip or two
     assert 0.0529 + 0.04 < found["completion_s"] < 0.0529 + 0.120
     assert found["completion_low_s"] <= found["completion_s"] <= found["completion_high_s"]
+    assert found["losses"] == "independent"
+    assert found["completion_correlated_s"] == pytest.approx(
+        0.0532, rel=0.005
+    )  # as one message: typically none is lost
+    assert found["completion_s"] <= found["completion_any_s"] < 0.0529 + 0.190
+    assert "losses are taken to be independent: where all messages lose the same packets" in found["evidence"]
     deployment = load_deployment("hundred-trillion", None)
     exposed = exposed_gradient_s(deployment, Assumptions(wan_trips=1), found["completion_s"])
     assert found["exposed_s"] == pytest.approx(exposed)
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), [("adaptive", ["links.loss=1e-4"]), ("cubic", ["links.loss=1e-3", "links.rate='500 Mbit/s'"])]
+)
+def test_seeds_do_not_make_the_slowest_of_all_faster_than_one_that_was_seen(
+    name: str, path: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = [word for change in (*path, "allreduce.array='64 KiB'") for word in ("--set", change)]
+    found = compared(capsys, tmp_path, "--transport", name, "--seeds", "3", "--iterations", "4", *changes)[name]
+    assert found is not None
+    with Store(tmp_path) as store:
+        keys = [row.key for row in store.runs()]
+        seen = [row.completion_s for key in keys for row in store.flows(key) if row.iteration > 0]
+    assert len(keys) == 3
+    assert found["completion_s"] >= max(seen)
+
+
+def test_messages_later_than_the_model_allows_have_no_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["outage", "--transport", "adaptive", "--iterations", "10", "--set", "allreduce.array='64 KiB'"]
+    assert compared(capsys, tmp_path, *arguments) == {"adaptive": None}
 
 
 def test_a_shard_of_no_deployment_has_no_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from crossings import trials
 from experiments.extrapolation.counted import Counted
 from experiments.extrapolation.evidence import evidence
-from experiments.extrapolation.fit import fit, read_off, slowest_interval_s
+from experiments.extrapolation.fit import fit, slowest_span
 from experiments.extrapolation.measured import Measured, TooFewError
 from experiments.extrapolation.tails import Crossing, TailModel
 from experiments.extrapolation.tails_models import ADAPTIVE, B4, MPQUIC_FEC, RDMA_GBN, RDMA_SR
@@ -54,25 +54,55 @@ def test_a_model_of_something_else_supports_nothing() -> None:
     found = fit(measured(RDMA_SR, 400, loss=1e-3), B4)
     assert "chance" in found.reason
     with pytest.raises(TooFewError, match="chance"):
-        slowest_interval_s(found, 1e6)
+        slowest_span(found, 1e6)
 
 
-def test_a_tail_of_millions_is_not_read_off_eighty_messages() -> None:
-    with pytest.raises(TooFewError, match=r"^80 measured messages do not show the slowest of 1,677,600"):
-        read_off([0.05] * 80, 1_677_600)
-    assert read_off([0.05] * 29 + [0.1], 10) == 0.05
-    assert read_off([0.05] * 29 + [0.1], 10, share=0.8) == 0.1
+def test_messages_that_all_take_what_few_take_in_the_model_are_far_from_it() -> None:
+    # one time, at which the model has the last of its messages with a loss that makes nearly all late
+    together = replace(measured(ADAPTIVE, 152), completions_s=np.full(152, 0.1167))
+    found = fit(together, ADAPTIVE)
+    share = float(np.exp(ADAPTIVE.log_cdf(replace(COAST, loss=found.loss), 0.1167 / 1.05)))
+    assert found.gap == pytest.approx(max(share, 1 - float(np.exp(ADAPTIVE.log_cdf(COAST, 1.0)))), abs=1e-6)
+    assert found.gap > 2 * found.allowed_gap
+    assert "chance" in found.reason
+
+
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_times_a_little_off_are_no_gap(factor: float) -> None:
+    seen = measured(RDMA_SR, 300)
+    assert fit(replace(seen, completions_s=factor * np.asarray(seen.completions_s)), RDMA_SR).gap < 0.05
+
+
+@pytest.mark.parametrize("counted", [None, Counted(packets=640_000, lost=640, dropped=0, unevenness=85.0)])
+def test_a_message_later_than_the_model_allows_so_many_is_no_tail_of_it(counted: Counted | None) -> None:
+    seen = replace(measured(ADAPTIVE, 400), counted=counted)
+    assert not fit(seen, ADAPTIVE).reason
+    late = np.array(seen.completions_s)
+    late[0] = 0.1887  # two repairs of it lost, which is one message in a million at this loss
+    found = fit(replace(seen, completions_s=late), ADAPTIVE)
+    assert found.gap < found.allowed_gap
+    assert found.reason.startswith("its slowest message took 188.7 ms, and of 400 the model allows none more than 11")
+    with pytest.raises(TooFewError, match="its slowest message took"):
+        slowest_span(found, 1e6)
+
+
+def test_two_trips_take_more_of_each() -> None:
+    found = fit(measured(RDMA_SR, 300), RDMA_SR)
+    one, two = (slowest_span(found, 1000, trips=trips, share=0.99) for trips in (1, 2))
+    assert two == pytest.approx(slowest_span(found, 1000, share=0.99**0.5), rel=1e-4)
+    assert two.middle_s > one.middle_s
 
 
 def test_the_slowest_message_has_an_interval_and_is_scaled_back() -> None:
     found = fit(measured(RDMA_SR, 300), RDMA_SR)
-    middle, low, high = slowest_interval_s(found, 1_677_600)
-    assert low <= middle <= high
+    span = slowest_span(found, 1_677_600)
+    assert span.correlated_s < span.low_s <= span.middle_s <= span.high_s
+    assert span.middle_s <= span.any_s
     small = replace(
         found.measured, scale=100.0, crossing=replace(found.measured.crossing, payload_bytes=14.28e4, rate_bps=5e7)
     )
-    again = slowest_interval_s(replace(found, measured=small), 1_677_600)
-    assert again == pytest.approx((middle, low, high), rel=1e-9)
+    again = slowest_span(replace(found, measured=small), 1_677_600)
+    assert again == pytest.approx(span, rel=1e-9)
 
 
 def counting(packets: int, lost: int, unevenness: float = 1.0) -> Counted:
@@ -100,7 +130,7 @@ def test_completions_that_are_slower_than_what_was_lost_support_nothing(model: T
         "its completions are slower than its 0 losses of 96,000 packets explain: those allow"
     )
     with pytest.raises(TooFewError, match="slower than its 0 losses"):
-        slowest_interval_s(found, 1e6)
+        slowest_span(found, 1e6)
 
 
 def test_of_losses_in_bursts_the_independent_loss_is_taken_that_delays_as_many_messages() -> None:
