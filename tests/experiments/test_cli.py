@@ -310,12 +310,19 @@ def test_a_terminal_without_unicode_shows_question_marks():
 def test_a_terminated_run_keeps_what_is_finished_and_says_so(number, tmp_path):
     command = ["compare", "lossless", "--transport", "reno", "--iterations", "100000", "--out", str(tmp_path)]
     with subprocess.Popen(
-        [sys.executable, "-m", "experiments.cli", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "experiments.cli", *command],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # the tests may run under nohup  # noqa: PLW1509
     ) as process:
-        while not (tmp_path / "results.sqlite").exists():
-            assert process.poll() is None
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=50)
+        try:
+            while not (tmp_path / "results.sqlite").exists():
+                assert process.poll() is None
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=50)
+        finally:
+            process.kill()
     assert errors == "bicoastal: terminated; what was finished is kept\n"
     assert process.returncode == 128 + number
 
