@@ -4,7 +4,8 @@ What a path has taught stays from one burst to the next: the rate at which it de
 much it loses without being congested. Four modes:
 
 startup     Nothing is known. Slow start, until the flights' dispersion shows the bottleneck's rate and the window
-            covers it. Until then, loss and idle time are as for any TCP, and a window that has lost is paced.
+            covers it. Until then a loss takes a share of the window, soon another ends slow start, idle time is as for
+            any TCP, and a window that has lost twice is paced.
 cruise      Alone, as far as can be seen: paced at the learned rate under a window of little more than one BDP, so that
             even a shallow queue holds. Short, small probes look for more rate, and are doubled while they find it.
 compete     The queue stays occupied although the window would leave it empty, or it overflows: somebody else sends.
@@ -35,6 +36,7 @@ from transports.congestion.measurement import (
 
 HEAVY_LOSS_SHARE = 0.02  # of a round, beyond what the path loses by chance
 HEAVY_LOSS_SEGMENTS = 32
+LOSING_RTTS = 3  # between two losses before a rate is known: they are no chance
 OVERLOAD_SHARE = 0.2  # of a round lost: the rate is too much by far
 FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
 SHORT_PAUSE = 4  # round trips between two bursts that leave the path as it was
@@ -83,8 +85,7 @@ class Adaptive(CongestionControl):
         self._newest_s = self._started_up_s = 0.0  # when the newest acknowledged was sent, when startup ended mid-burst
         self._round = Round(None)
         self._last_best_bps = self._last_average_bps = 0.0  # of the round before
-        self._occupied_rounds = 0
-        self._free_rounds = 0
+        self._occupied_rounds = self._free_rounds = 0
         self._full_queue_s = 0.0  # the queueing delay that overflow has shown
         self._overflowed = False  # a loss, not the delay, made it compete, and no other was soon before
         self._contested = False  # it competes, and the queue has overflowed more than once
@@ -291,19 +292,22 @@ class Adaptive(CongestionControl):
         if not congested or sent_s < self._yielded_s:
             return
         again = self.mode is Mode.CRUISE and self._overflowed_lately(now)
+        losing = now - self._yielded_s < LOSING_RTTS * self._srtt_s
         self._yielded_s = now
         self._yielded_bytes = max(self.cwnd_bytes, self._yielded_bytes) if again else self.cwnd_bytes
         if full:
             self._full_queue_s += (self._queue.now_s - self._full_queue_s) / (4 if self._full_queue_s else 1)
-        self._yield_to_congestion(now, in_flight_bytes, overload=heavy and lost > OVERLOAD_SHARE * total)
+        self._yield_to_congestion(now, in_flight_bytes, heavy and lost > OVERLOAD_SHARE * total, losing)
 
-    def _yield_to_congestion(self, now: float, in_flight_bytes: int, *, overload: bool) -> None:
+    def _yield_to_congestion(self, now: float, in_flight_bytes: int, overload: bool, losing: bool) -> None:
         delivering_bps = self._average_bps(now)
         if self.mode is Mode.STARTUP:
             if self._flight.rate_bps:
                 self._settle(0.95 * self._flight.rate_bps, now)
-            elif self._ignorant:  # RFC 9438 §4.6
-                self.cwnd_bytes = self.ssthresh_bytes = max(BETA * self.cwnd_bytes, 2.0 * self.mss_bytes)
+            elif self._ignorant:  # RFC 9438 §4.6; but one loss alone may be chance, and ends no slow start
+                self.cwnd_bytes = max(BETA * self.cwnd_bytes, 2.0 * self.mss_bytes)
+                if losing:
+                    self.ssthresh_bytes = self.cwnd_bytes
             return
         again = self._overflowed_lately(now)
         self._overflow_s = now

@@ -31,7 +31,7 @@ def unlearned() -> Adaptive:
     return congestion
 
 
-def test_as_long_as_nothing_is_known_one_loss_ends_slow_start_and_the_window_is_paced() -> None:
+def test_as_long_as_nothing_is_known_one_loss_takes_its_share_of_the_window_and_may_be_chance() -> None:
     congestion = unlearned()
     congestion.on_loss(RTT_S, MSS, 40 * MSS, 0.0)
     assert congestion.cwnd_bytes == pytest.approx(28 * MSS)  # RFC 9438 §4.6
@@ -39,9 +39,23 @@ def test_as_long_as_nothing_is_known_one_loss_ends_slow_start_and_the_window_is_
     assert congestion.cwnd_bytes == pytest.approx(28 * MSS)  # once for what was sent before
     for _ in range(28):
         congestion.on_ack(ack(2 * RTT_S, RTT_S))
-    assert congestion.cwnd_bytes == pytest.approx(29 * MSS, rel=0.01)  # RFC 5681 §3.1: a segment per round trip
-    assert congestion.pacing_rate_bps == pytest.approx(8 * 29 * MSS / RTT_S, rel=0.15)
-    for n in range(3, 20):
+    assert congestion.cwnd_bytes == pytest.approx(56 * MSS)  # slow start goes on
+    congestion.on_loss(6 * RTT_S, MSS, 56 * MSS, 5 * RTT_S)
+    congestion.on_ack(ack(7 * RTT_S, 6 * RTT_S))
+    assert congestion.cwnd_bytes == pytest.approx((0.7 * 56 + 1) * MSS)
+
+
+def test_as_long_as_nothing_is_known_another_loss_soon_ends_slow_start_and_the_window_is_paced() -> None:
+    congestion = unlearned()
+    congestion.on_loss(RTT_S, MSS, 40 * MSS, 0.0)
+    congestion.on_loss(2 * RTT_S, MSS, 28 * MSS, RTT_S)
+    window = 0.7 * 0.7 * 40  # segments
+    assert congestion.cwnd_bytes == pytest.approx(window * MSS)
+    for _ in range(round(window)):
+        congestion.on_ack(ack(3 * RTT_S, 2 * RTT_S))
+    assert congestion.cwnd_bytes == pytest.approx((window + 1) * MSS, rel=0.01)  # RFC 5681 §3.1: a segment each RTT
+    assert congestion.pacing_rate_bps == pytest.approx(8 * (window + 1) * MSS / RTT_S, rel=0.15)
+    for n in range(4, 21):
         congestion.on_loss(n * RTT_S, MSS, 2 * MSS, (n - 1) * RTT_S)
     assert congestion.cwnd_bytes == 2 * MSS
 
