@@ -65,8 +65,7 @@ def conditions_of(spec: RunSpec, jobs: Sequence[str], options: Mapping[str, str]
 
 
 def _link(link: LinkSpec) -> dict[str, str]:
-    bdp_bytes = link.rate_bps * 2 * link.delay_s / 8
-    queue = "1" if link.queue_bytes is None else f"{link.queue_bytes / bdp_bytes:.4g}" if bdp_bytes else ""
+    queue = "1" if link.queue_bytes is None else f"{link.queue_bytes / link.bdp_bytes:.4g}" if link.bdp_bytes else ""
     return {
         "rtt": format_time(2 * link.delay_s),
         **_fields(link, but=("delay_s", "queue_bytes")),

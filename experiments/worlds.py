@@ -8,7 +8,7 @@ Beside them stands, where there is one for the case, what the model of the trans
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
@@ -63,13 +63,10 @@ class Case:
     scale: float
     seeds: int = 1
 
-    def specs(self, carrier: str) -> list[RunSpec]:
-        """Return the runs of one transport, one for each seed."""
-        first = self.scenario.seed
-        return [
-            scaled_run(self.scenario.run_spec(carrier, seed=seed, sampled=False), self.scale)
-            for seed in range(first, first + self.seeds)
-        ]
+    def specs(self, carrier: str) -> Iterator[RunSpec]:
+        """Give the runs of one transport, one for each seed."""
+        for seed in self.scenario.seeds(self.seeds):
+            yield scaled_run(self.scenario.run_spec(carrier, seed=seed, sampled=False), self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +164,7 @@ class Analytic:
         """Return the model's median, or why there is none."""
         middle_s, status, reason = None, "ok", ""
         try:
-            middle_s = expected_median_s(case.specs(carrier)[0])
+            middle_s = expected_median_s(next(case.specs(carrier)))
         except (NoModelError, NotModelledError) as error:
             status, reason = "unsupported", str(error)
         return Cell(world=self.name, transport=carrier, median_s=middle_s, n=0, status=status, reason=reason)
@@ -189,7 +186,7 @@ def compare_worlds(
                 for carrier in world.carriers(transport):
                     tell(f"{case.name}: {carrier} in {world.name}")
                     cells.append(world.cell(carrier, case))
-            spec = case.specs(transport)[0]
+            spec = next(case.specs(transport))
             bound_s = max(iteration_bound_s(job, spec.topology) for job in spec.jobs)
             rows.append(
                 Row(scenario=case.name, transport=transport, scale=case.scale, bound_s=bound_s, cells=tuple(cells))

@@ -31,6 +31,16 @@ def plane(name: str = "plane0", **changes: Any) -> LinkSpec:
     return LinkSpec(name=name, **values)
 
 
+def link_record(**changes: Any) -> LinkRecord:
+    """Return what was counted of one direction of a link: a packet of two bytes that arrived, unless told otherwise."""
+    values: dict[str, Any] = {
+        **dict.fromkeys(("lost", "dropped_queue", "dropped_outage", "duplicated", "corrupted", "reordered"), 0),
+        **{"link": "plane0", "direction": "west>east", "packets": 1, "bytes": 2, "delivered": 1},
+        **changes,
+    }
+    return LinkRecord(**values)
+
+
 def planes(*links: LinkSpec, overhead_bytes: int = 0) -> Topology:
     """Return links between the coasts, each with a path of its own name."""
     return Topology(

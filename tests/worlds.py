@@ -13,7 +13,6 @@ from emulation.records import (
     FlowSample,
     FlowSummary,
     IterationRecord,
-    LinkRecord,
     NoticeRecord,
     QueueSample,
     RunRecord,
@@ -22,6 +21,7 @@ from experiments.compare import TransportResult
 from experiments.console import TerminatedError
 from experiments.runner import World
 from experiments.scenario import load_scenario
+from runs import link_record
 from transports.base import Endpoint, EndpointContext
 from transports.registry import Registry, TransportSpec
 
@@ -181,21 +181,7 @@ def record(spec: RunSpec, completions_s: Sequence[float | None], **changes: obje
             )
             for name in dict.fromkeys(flow.flow for flow in flows)
         ),
-        links=(
-            LinkRecord(
-                link="plane",
-                direction="west>east",
-                packets=10,
-                bytes=1100,
-                delivered=9,
-                lost=1,
-                dropped_queue=0,
-                dropped_outage=0,
-                duplicated=0,
-                corrupted=0,
-                reordered=0,
-            ),
-        ),
+        links=(link_record(link="plane", packets=10, bytes=1100, delivered=9, lost=1),),
         samples=tuple(samples),
         queues=tuple(queues),
         notices=(NoticeRecord(source="plane", at_s=0.5, kind="fallback", detail="it's a “test”; really"),),

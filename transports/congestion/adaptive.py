@@ -297,9 +297,10 @@ class Adaptive(CongestionControl):
         self._yielded_bytes = max(self.cwnd_bytes, self._yielded_bytes) if again else self.cwnd_bytes
         if full:
             self._full_queue_s += (self._queue.now_s - self._full_queue_s) / (4 if self._full_queue_s else 1)
-        self._yield_to_congestion(now, in_flight_bytes, heavy and lost > OVERLOAD_SHARE * total, losing)
+        overload = heavy and lost > OVERLOAD_SHARE * total
+        self._yield_to_congestion(now, in_flight_bytes, overload=overload, losing=losing)
 
-    def _yield_to_congestion(self, now: float, in_flight_bytes: int, overload: bool, losing: bool) -> None:
+    def _yield_to_congestion(self, now: float, in_flight_bytes: int, *, overload: bool, losing: bool) -> None:
         delivering_bps = self._average_bps(now)
         if self.mode is Mode.STARTUP:
             if self._flight.rate_bps:

@@ -13,7 +13,6 @@ LEAST_PATIENCE_S = 0.002
 # Fewer can be lost themselves, or their one acknowledgement.
 SILENT_PACKETS = 3 * ACK_EVERY
 FEW_PACKETS, SILENT_S = 4, 3 * ACK_DELAY_S
-UNKNOWN_RTT_S = 0.1
 
 
 class Verdict(Enum):
@@ -55,7 +54,7 @@ class SendingLane:
     @property
     def rtt_s(self) -> float:
         """Return its smoothed round trip, or a guess."""
-        return self.link.rtt.srtt_s or UNKNOWN_RTT_S
+        return self.link.rtt_s
 
     def view(self, now: float, symbol_bytes: int) -> Lane:
         """Return rate, delay and backlog for a plan."""

@@ -9,13 +9,12 @@ burden: persistent congestion, the gravest verdict there is, leaves a sender a w
 
 from collections.abc import Sequence
 
-from transports.multipath.quic_link import QuicLink
+from transports.multipath.quic_flight import INFINITY
+from transports.multipath.quic_link import UNKNOWN_RTT_S, QuicLink
 
-INFINITY = float("inf")
 TRIES = 32  # in a row, then only the probe timer is left; a burst of ten on average outlasts them once in 29 times
 LEAST_INTERVAL_S = 0.05  # beside very short paths: others may be longer, and the far end busy
 QUIET_RTTS = 1.25  # nothing is asked of a path that was heard so lately
-UNKNOWN_RTT_S = 0.1
 PATIENCE_FOR_PATHS_S = 2.0  # for the others to connect, after the first one has
 
 
@@ -44,7 +43,7 @@ class LivenessProbes:
         if link.confirmed and not self._begun:
             self._begun = True
             for other in self.unsettled:
-                self.begin(other, now, link.rtt.srtt_s or UNKNOWN_RTT_S)
+                self.begin(other, now, link.rtt_s)
 
     def begin(self, place: int, now: float, interval_s: float) -> None:
         """Ask a path every `interval_s`, a round trip of its own or a sibling's, until `end`, `TRIES` times at most."""

@@ -26,6 +26,7 @@ HEADERS_BYTES = 20 + 8  # IP and UDP
 MIN_MTU_BYTES = 1200 + HEADERS_BYTES  # RFC 9000 §14
 ACK_EVERY, ACK_DELAY_S = 16, 0.001
 HANDSHAKE_LIMIT_S = 120.0
+UNKNOWN_RTT_S = 0.1  # taken for the round trip before anything is known
 
 
 class QuicLink(PathConnection):
@@ -95,6 +96,11 @@ class QuicLink(PathConnection):
     def ready(self) -> bool:  # type: ignore[override]
         """The handshake is over, and nobody has closed."""
         return self._connection is not None and self._connection.is_open and not self.failure
+
+    @property
+    def rtt_s(self) -> float:
+        """The smoothed round trip, a guess before the first sample."""
+        return self.rtt.srtt_s or UNKNOWN_RTT_S
 
     @property
     def confirmed(self) -> bool:

@@ -22,7 +22,7 @@ PACKETS, MORE_PACKETS = 70, 40  # of the three rounds, and of each one more
 MOST_PACKETS = PACKETS + 5 * MORE_PACKETS
 ROUNDS = 24  # round trips after which a sounding ends, whatever has been told: three, and what losses may take
 TELLING_RTTS = 0.25  # by which word of the spread may come later than the last acknowledgement
-UNKNOWN_RTT_S, UNTOLD_S = 0.1, 1e6
+UNTOLD_S = 1e6
 TRAIN_RTTS = 2  # no train takes so long, on paths where a rate matters that acknowledgements do not show as soon
 WINDOW = 24  # packets over which the spread is measured: only the third round has so many
 TELL_EVERY, NEWS = 8, 0.99  # packets; and times what was told before
@@ -60,7 +60,7 @@ class Sounding:
         """Let padding leave on a path that has just connected, if its controller learns anything from it."""
         self.ends_s = now
         if self._wanted and learns(self._link.congestion) is not None:
-            self.ends_s += ROUNDS * (self._link.rtt.srtt_s or UNKNOWN_RTT_S)
+            self.ends_s += ROUNDS * self._link.rtt_s
             self._sent = 0
             self._link.source = self._pull
             self._link.pace_bps = INFINITY  # the window is small; a pace would only show itself
@@ -99,7 +99,7 @@ class Sounding:
         answered = self._sent == self._wanted_packets and not link.in_flight_bytes
         if not answered or self.rate_bps is not None or self._sent == MOST_PACKETS:
             return self.ends_s
-        return min(self.ends_s, link.last_heard_s + TELLING_RTTS * (link.rtt.srtt_s or UNKNOWN_RTT_S))
+        return min(self.ends_s, link.last_heard_s + TELLING_RTTS * link.rtt_s)
 
     def on_timer(self, now: float) -> None:
         """Send another train: all are answered, and nothing has been told of their spread."""

@@ -27,6 +27,7 @@ from emulation.relay.protocol import (
     Report,
     Restart,
 )
+from runs import link_record
 from wan.loss import Bernoulli
 from wan.topology import LinkSpec, Path, Site, Topology
 
@@ -34,19 +35,7 @@ PUNCTUAL = Lateness(count=1000, mean_s=40e-6, p50_s=40e-6, p99_s=90e-6, max_s=5e
 
 
 def link(name: str) -> LinkRecord:
-    return LinkRecord(
-        link=name,
-        direction="east>west",
-        packets=1,
-        bytes=2,
-        delivered=1,
-        lost=0,
-        dropped_queue=0,
-        dropped_outage=0,
-        duplicated=0,
-        corrupted=0,
-        reordered=0,
-    )
+    return link_record(link=name, direction="east>west")
 
 
 def queue(name: str, at_s: float) -> QueueSample:

@@ -5,20 +5,9 @@ import pytest
 
 from emulation.records import FlowRecord, LinkRecord
 from experiments.extrapolation.counted import Counted, count, poisson_interval, processes_of
+from runs import link_record
 
-LINK = LinkRecord(
-    link="plane0",
-    direction="west>east",
-    packets=10_000,
-    bytes=90_000_000,
-    delivered=10_000,
-    lost=0,
-    dropped_queue=0,
-    dropped_outage=0,
-    duplicated=0,
-    corrupted=0,
-    reordered=0,
-)
+LINK = link_record(packets=10_000, bytes=90_000_000, delivered=10_000)
 FLOW = FlowRecord(
     job="job",
     flow="job/west>east/plane0",
