@@ -108,6 +108,7 @@ def plan(
     Time series are kept for the first seed alone, if `sampled`: they take most of the room, and one is enough to draw.
     """
     notes = (paths_note(scenario), *scale_notes(scenario, scale))
+    in_force = tuple({text.partition("=")[0]: text for text in settings}.values())
     return [
         Task(
             transport=transport,
@@ -116,7 +117,7 @@ def plan(
             spec=scaled_run(scenario.run_spec(transport, seed=seed, sampled=sampled and seed == seeds[0]), scale),
             options=tuple(sorted((options or {}).items())),
             study=study,
-            settings=tuple({text.partition("=")[0]: text for text in settings}.values()),
+            settings=in_force,
             labels=tuple(labels),
             source=scenario.source,
             notes=notes,

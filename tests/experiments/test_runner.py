@@ -32,6 +32,12 @@ def test_each_transport_runs_with_each_seed_and_the_first_seed_keeps_time_series
     assert len({task.key for task in planned}) == 4
 
 
+def test_of_two_settings_of_one_key_the_later_holds():
+    settings = ["scenario.iterations=3", "links.mtu=1500", "scenario.iterations=5"]
+    (task,) = plan(SCENARIO, backend="plain", transports=["reno"], seeds=[0], settings=settings)
+    assert task.settings == ("scenario.iterations=5", "links.mtu=1500")
+
+
 def test_a_run_that_this_machine_cannot_hold_is_not_begun(tmp_path):
     """Scenarios are refused when they are read; multiplied by --scale they may still be too large."""
     (task,) = plan(SCENARIO, backend="plain", transports=["reno"], seeds=[0], scale=1e-4)
