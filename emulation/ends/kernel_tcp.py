@@ -9,6 +9,7 @@ the token is a stranger's and is closed.
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from functools import partial
 
 from emulation.base import UnsupportedError
@@ -104,10 +105,9 @@ class KernelTcpEnd(FlowEnd):
             self._context.listener.failed(f"{self.name}: {os.strerror(number)}")
             return
         self._sender = _Sender(self, connection)
-        self._sender.offer(memoryview(_HEADER.pack(self._context.token, _GREETING, 0)), now)
+        self._sender.offer([memoryview(_HEADER.pack(self._context.token, _GREETING, 0))], now)
         self.connected(now)
-        for part in self._waiting:
-            self._sender.offer(part, now)
+        self._sender.offer(self._waiting, now)
         self._waiting = []
 
     def connected(self, now: float) -> None:
@@ -115,13 +115,15 @@ class KernelTcpEnd(FlowEnd):
         self._context.listener.connected(self._context.flow.name, now)
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
-        """Hand a message to the kernel, as fast as it takes it."""
+        """Hand a message to the kernel, as fast as it takes it.
+
+        Its header goes with it: alone it would be a segment of its own, and take a packet's place in the window.
+        """
         header = memoryview(_HEADER.pack(self._context.token, message_id, len(data)))
-        for part in (header, data):
-            if self._sender is None:
-                self._waiting.append(part)
-            else:
-                self._sender.offer(part, now)
+        if self._sender is None:
+            self._waiting += (header, data)
+        else:
+            self._sender.offer((header, data), now)
 
     # -- the receiver -------------------------------------------------------------------------------------------------
 
@@ -223,8 +225,8 @@ class _Sender:
         self._parts: list[memoryview] = []
         self._watching = False
 
-    def offer(self, part: memoryview, now: float) -> None:
-        self._parts.append(part)
+    def offer(self, parts: Sequence[memoryview], now: float) -> None:
+        self._parts += parts
         if not self._watching:
             self._feed(now)
 

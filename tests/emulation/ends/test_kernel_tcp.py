@@ -70,6 +70,13 @@ def test_what_is_offered_before_the_connection_stands_waits_for_it(ends: Ends) -
     ends.carry(b"early", b"bird")
 
 
+def test_a_messages_header_takes_no_segment_of_its_own(ends: Ends) -> None:
+    ends.open()
+    before = ends.client.tally()
+    ends.carry(bytes(1000))
+    assert ends.client.tally().since(before).packets == 1
+
+
 def test_the_kernels_counts_are_the_flows(ends: Ends) -> None:
     ends.open()
     before = ends.client.tally()
