@@ -90,7 +90,7 @@ def test_an_exchange_takes_one_trip_and_a_reduce_scatter_two_of_half_the_size() 
         spec().trip_bytes(1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     pattern=st.sampled_from(PATTERNS),
     dtype=st.sampled_from(["int8", "int16", "int32", "int64"]),

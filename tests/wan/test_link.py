@@ -164,7 +164,7 @@ class ReferenceLink:
         return self.free_at
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     steps=st.lists(st.tuples(st.integers(1, 3000), st.sampled_from([125, 250, 500, 1000, 2000, 4000])), max_size=5),
     packets=st.lists(st.tuples(st.integers(0, 400), st.integers(40, 1500)), min_size=1, max_size=60),

@@ -103,7 +103,7 @@ def check_feasible(network: Network, allocation: Allocation) -> None:
         assert allocation.load_bps(edge.link, edge.tail) == fsum(rates)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(networks(), traffic())
 def test_with_one_tunnel_a_group_it_is_the_max_min_solution_of_a_linear_program(
     network: Network, groups: list[FlowGroup]
@@ -127,7 +127,7 @@ def test_with_one_tunnel_a_group_it_is_the_max_min_solution_of_a_linear_program(
     assert found == pytest.approx(list(max_min(routing, appetites)), rel=1e-5, abs=1e-5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(networks(), traffic())
 def test_with_any_number_of_tunnels_it_is_the_filling_of_the_paper(network: Network, groups: list[FlowGroup]) -> None:
     # §4.3: the preferred tunnel is the cheapest path without a bottleneck edge. Here: of all paths there are.
@@ -142,7 +142,7 @@ def test_with_any_number_of_tunnels_it_is_the_filling_of_the_paper(network: Netw
         assert group.fair_share == (inf if share is None else pytest.approx(float(share), rel=1e-8))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(networks(), traffic(), st.integers(1, 3))
 def test_with_listed_tunnels_it_is_the_filling_along_the_list(
     network: Network, groups: list[FlowGroup], count: int
@@ -159,7 +159,7 @@ def test_with_listed_tunnels_it_is_the_filling_along_the_list(
         assert carried(network, group) == pytest.approx(rates, rel=1e-8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(networks(), traffic(), st.sampled_from([2, 3, 4]))
 def test_quantised_splits_are_those_of_an_exact_greedy_search(
     network: Network, groups: list[FlowGroup], quanta: int
@@ -195,7 +195,7 @@ def test_candidates_that_are_level_but_for_rounding_do_not_wait_for_each_other()
     check_quantised(Network(sites=tuple("ABCD"), edges=edges), groups, 3)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     networks(st.floats(0, 1e3, allow_subnormal=False)),
     traffic(st.floats(0, 1e3, allow_subnormal=False) | st.just(inf)),
@@ -221,7 +221,7 @@ def test_every_allocation_is_feasible_and_says_what_it_gives(
                     assert share.split / quantum == pytest.approx(round(share.split / quantum), abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(networks(), traffic(), st.sampled_from([0.5, 0.25]))
 def test_a_quantised_allocation_is_max_min_fair_for_its_splits(
     network: Network, groups: list[FlowGroup], quantum: float
@@ -244,7 +244,7 @@ def test_a_quantised_allocation_is_max_min_fair_for_its_splits(
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(networks(), traffic())
 def test_the_order_of_the_groups_does_not_matter(network: Network, groups: list[FlowGroup]) -> None:
     forth = allocate(network, groups)
@@ -254,7 +254,7 @@ def test_the_order_of_the_groups_does_not_matter(network: Network, groups: list[
         assert carried(network, group) == pytest.approx(carried(network, other), rel=1e-8)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(networks(), traffic(), st.sampled_from([None, 0.25]))
 def test_equal_arguments_give_equal_allocations(
     network: Network, groups: list[FlowGroup], quantum: float | None
@@ -262,7 +262,7 @@ def test_equal_arguments_give_equal_allocations(
     assert allocate(network, groups, quantum=quantum) == allocate(network, groups, quantum=quantum)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(networks(), traffic(), st.sampled_from([2, 4, None]), st.integers(2, 6))
 def test_more_rounds_are_feasible_and_never_less_max_min_fair(
     network: Network, groups: list[FlowGroup], limit: int | None, rounds: int

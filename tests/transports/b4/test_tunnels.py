@@ -23,7 +23,7 @@ def networks(draw: st.DrawFn) -> Network:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(networks(), st.integers(1, 6))
 def test_the_cheapest_tunnels_are_those_of_a_full_enumeration(network: Network, count: int) -> None:
     edges = [(edge.tail, edge.head, int(edge.cost)) for edge in network.edges]
@@ -31,7 +31,7 @@ def test_the_cheapest_tunnels_are_those_of_a_full_enumeration(network: Network, 
     assert [route_of(network, tunnel) for tunnel in found] == simple_paths(edges, "A", "B")[:count]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(networks(), st.sets(st.integers(0, 11), max_size=4))
 def test_the_cheapest_routes_avoid_what_they_must(network: Network, avoiding: set[int]) -> None:
     edges = [(edge.tail, edge.head, int(edge.cost)) for edge in network.edges]

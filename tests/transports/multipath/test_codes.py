@@ -24,7 +24,7 @@ def blocks(draw: st.DrawFn) -> tuple[ErasureCode, int, int, int, random.Random]:
     return code, k, r, symbol_bytes, random.Random(draw(st.integers(0, 2**32)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(blocks(), st.booleans())
 def test_every_block_comes_back_byte_exact_whatever_is_lost(shape, in_place):
     code, k, r, symbol_bytes, rng = shape
@@ -53,7 +53,7 @@ def test_every_block_comes_back_byte_exact_whatever_is_lost(shape, in_place):
         assert bytes(into) == block
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(sorted(CODES)), st.integers(0, 2**32))
 def test_a_damaged_symbol_is_caught_and_sound_ones_mend_it(name, seed):
     code, rng = CODES[name], random.Random(seed)

@@ -21,7 +21,7 @@ LANES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(LANES, st.integers(1, 400))
 def test_symbols_land_when_a_greedy_carrier_would_land_them(lanes, symbols):
     """Independent: give symbol after symbol to whichever lane lands it first, which is optimal for equal symbols."""
@@ -57,7 +57,7 @@ def layouts(draw: st.DrawFn) -> tuple[list[int], int, list[int]]:
     return block_sizes(symbols, blocks), repair, split(symbols + blocks * repair, weights)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(layouts())
 def test_every_symbol_has_one_slot_and_bursts_spread_evenly(layout):
     sizes, repair, path_symbols = layout

@@ -20,7 +20,7 @@ SHARD = Demand(message_bytes=57_130_000, symbol_bytes=8904)
 BURSTS = GilbertElliott.from_means(mean_loss=1e-3, mean_burst_packets=10)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 3_000_000),
     st.sampled_from([1e-4, 1e-3, 1e-2]),
@@ -108,7 +108,7 @@ def test_more_loss_or_a_stricter_target_never_asks_for_less():
     assert all(less < more for less, more in pairwise(targets))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(1, 3_000_000),
     st.sampled_from([1e-5, 1e-3, 2e-2]),

@@ -32,7 +32,7 @@ def test_independent_losses_are_binomial_down_to_the_farthest_tail(loss, symbols
     assert counts[-1] == pytest.approx(binom.sf(up_to, symbols, loss), rel=1e-8, abs=1e-300)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.tuples(PROBABILITY, PROBABILITY, PROBABILITY, PROBABILITY), st.integers(1, 3), st.integers(0, 4))
 def test_burst_losses_are_the_sum_over_every_history_of_the_chain(chain, spacing, up_to):
     into, out, good, bad = chain

@@ -151,7 +151,7 @@ class Plain:
     sacked: bool = False
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_every_history_adds_up(data: st.DataObject) -> None:
     board, plain, packets = Scoreboard(), [], []

@@ -1,0 +1,7 @@
+"""What holds for every test here."""
+
+from hypothesis import settings
+
+# No test fails for a busy machine: speed is judged by the benchmarks, by ratios within one run.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
