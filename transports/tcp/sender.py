@@ -155,7 +155,7 @@ class Sender:
             episode.on_ack(ack, now, delivered=delivered, lost=lost, advanced=acked_bytes > 0)
         if not (delivered or lost):
             return
-        round_started = delivered > 0 and ack >= self._round_stop
+        round_started = delivered > 0 and ack > self._round_stop
         if round_started:
             self._round_stop = self.next_offset
             episode.next_round()

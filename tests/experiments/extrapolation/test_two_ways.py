@@ -14,8 +14,8 @@ FRESH = {"reno": replace(RENO, settled=False), "cubic": replace(CUBIC, settled=F
 # the queue overflows in slow start and what is lost is lost in a burst.
 PATHS = [
     ("reno", 1e6, 0.002), ("reno", 4e6, 0.002), ("reno", 14e6, 0.002), ("reno", 14e6, 0.004), ("reno", 14e6, 0.01),
-    ("reno", 14e6, 0.03), ("reno", 100e6, 0.004), ("reno", 100e6, 0.02), ("cubic", 14e6, 0.004), ("cubic", 14e6, 0.01),
-    ("cubic", 14e6, 0.06), ("cubic", 100e6, 0.06),
+    ("reno", 14e6, 0.03), ("reno", 100e6, 0.004), ("reno", 100e6, 0.02), ("cubic", 14e6, 0.002), ("cubic", 14e6, 0.004),
+    ("cubic", 14e6, 0.01), ("cubic", 14e6, 0.06), ("cubic", 100e6, 0.06),
 ]  # fmt: skip
 
 

@@ -6,6 +6,8 @@ from random import Random
 import pytest
 
 from tcp_pair import CLIENT, RATE_BPS, RTT_S, SERVER, Pair, lose_data, rounds, whole_segments
+from transports.congestion.base import Ack
+from transports.congestion.reno import Reno
 
 
 def flights(pair: Pair) -> list[int]:
@@ -40,6 +42,28 @@ def test_slow_start_round_by_round(limit: int, ack_every: int, sizes: list[int])
     pair.run()
     assert flights(pair)[:6] == sizes
     assert pair.repairs() == []
+
+
+def test_a_round_begins_with_the_first_acknowledgement_of_data_sent_after_the_one_before_began() -> None:
+    """And not with the last of the flight before: the pause between two flights belongs to no round (`Ack`)."""
+    begun: list[tuple[float, bool]] = []
+
+    class Watched(Reno):
+        def on_ack(self, ack: Ack) -> None:
+            begun.append((ack.now, ack.round_started))
+            super().on_ack(ack)
+
+    pair = Pair(
+        lambda mss_bytes: Watched(mss_bytes=mss_bytes),
+        quick_acks=0,
+        delayed_ack_s=0.0,
+        rate_bps=1e9,
+    ).connect()
+    pair.send(whole_segments(70))  # flights of 10, 20 and 40
+    pair.run()
+    after_pause = [True] + [after - before > RTT_S / 2 for (before, _), (after, _) in pairwise(begun)]
+    assert [yes for _, yes in begun] == after_pause
+    assert sum(after_pause) == 3
 
 
 @pytest.mark.parametrize(("limit", "growth"), [(1, 1.5), (2, 2.0)])
