@@ -366,7 +366,7 @@ class TcpEndpoint(Endpoint):
                     self._events.append(MessageReceived(message_id=message_id, data=data))
             if echoed_s is not None and now >= self._next_rtt_s:
                 self._next_rtt_s = now + RTT_INTERVAL_S
-                receiver.on_rtt(now - echoed_s, now)
+                receiver.on_rtt(max(now - echoed_s, TICK_S), now)  # within a tick there is no telling
 
     def _unacceptable(self, offset: int, payload: Buffer, now: float) -> None:
         """Take nothing from a segment that is old or beyond the window, but answer it (RFC 9293 §3.10.7.4).

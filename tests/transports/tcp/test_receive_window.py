@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcp_pair import HEAD
+from tcp_pair import HEAD, SERVER, Pair
 from transports.tcp.receiver import Receiver
 from transports.tcp.stream import FRAME_BYTES
 
@@ -120,3 +120,14 @@ def test_a_sample_that_includes_idle_time_does_not_blow_up_the_round() -> None:
 def test_a_senseless_round_trip_is_refused(rtt_s: float) -> None:
     with pytest.raises(ValueError, match=r"^rtt_s"):
         opened(1000).on_rtt(rtt_s, 0.0)
+
+
+def test_the_window_grows_over_a_path_shorter_than_a_tick_of_the_timestamps() -> None:
+    """Within a tick no round trip can be told; rounds of no time at all would count one segment each."""
+    pair = Pair(mtu=9000, delay_s=0.0001).connect()
+    pair.send(bytes(4_000_000))
+    began_s = pair.now
+    pair.run()
+    ((at_s, data),) = pair.received(SERVER)
+    assert data == bytes(4_000_000)
+    assert at_s - began_s < 12 * 0.0002  # a doubling per round trip; with 65,535 bytes each it would be 61
