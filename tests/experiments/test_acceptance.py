@@ -87,6 +87,15 @@ def test_scaled_down_it_fills_the_link_as_well_however_few_packets_are_left() ->
     assert {divisor: min(each) for divisor, each in found.items() if min(each) < 0.97} == {}
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_over_a_short_way_it_fills_the_link_and_never_its_queue(seed: int) -> None:
+    """2 ms, where acknowledgements wait behind the other direction's data for longer than cruising is to queue."""
+    record = bundled("metro", "scenario.iterations=12", seed=seed)
+    assert median(i.bound_s / i.completion_s for i in record.iterations[1:]) >= 0.93
+    assert min(i.bound_s / i.completion_s for i in record.iterations[1:]) >= 0.7
+    assert sum(link.dropped_queue for link in record.links) == 0
+
+
 def test_a_queue_too_short_for_anything_to_be_learned_is_not_flooded() -> None:
     """Of one jumbo frame, on a path whose BDP is four: CUBIC loses a third of what it sends."""
     topology = one_plane(rate_bps=5e6, queue_bytes=9100)
@@ -144,7 +153,7 @@ def test_capacity_halved_between_two_iterations_costs_at_most_one_bad_iteration(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate_bps", "mtu_bytes", "shard_bytes", "iterations"),
-    [(100e6, 1500, 5_000_000, 50), (1e9, 9000, 50_000_000, 60)],
+    [(100e6, 1500, 5_000_000, 90), (1e9, 9000, 50_000_000, 90)],
     ids=["100M", "1G"],
 )
 @pytest.mark.parametrize("pair", [("adaptive", "adaptive"), ("adaptive", "cubic")])
@@ -153,8 +162,8 @@ def test_two_jobs_on_one_bottleneck_each_get_their_share(
 ) -> None:
     """Both begin at once and hardly pause, a queue of one BDP: while both are there, each gets 30 % or more.
 
-    At 1 Gbit/s over a minute: CUBIC needs a good part of it to even out what two colliding slow starts left. Two CUBICs
-    get 0.39 and 0.36.
+    Over 70 to 100 s: CUBIC may leave slow start with three times the window that `adaptive` finds beside it, and half a
+    minute passes before that is even, up to ten seconds from one loss to the next. Two CUBICs get 0.38 and 0.35.
     """
     jobs = tuple(
         replace(job(shard_bytes, iterations, name, gap_s=0.0), name=f"{name}{index}") for index, name in enumerate(pair)

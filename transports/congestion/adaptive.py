@@ -33,6 +33,7 @@ from transports.congestion.measurement import (
     RateProbe,
     Round,
 )
+from transports.congestion.own_queue import OwnQueue
 
 HEAVY_LOSS_SHARE = 0.02  # of a round, beyond what the path loses by chance
 HEAVY_LOSS_SEGMENTS = 32
@@ -41,8 +42,8 @@ OVERLOAD_SHARE = 0.2  # of a round lost: the rate is too much by far
 FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
 SHORT_PAUSE = 4  # round trips between two bursts that leave the path as it was
 PROBE_PAUSE = 4  # round trips between two probes
-PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
-PROBE_SEGMENTS = 2  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
+PROBE_SEGMENTS = 4  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
+DRAINED = 0.95  # of the rate, at least, is left by a round that drains the queue
 FREE_PACE = 2.0  # windows per round trip as long as nothing overflows: the window, not the pace, is to hold back
 CLOSE_PACE = 1.1  # the same, but without bursts, which would fill a shallow queue before their time
 REGAINED_SHARE = 0.9  # of the rate it cruised at: nobody else can have much
@@ -74,8 +75,8 @@ class Adaptive(CongestionControl):
         self.mode = Mode.STARTUP
         self.learned_rate_bps: float | None = None
         self.learned_loss = 0.0
-        self._headroom = headroom
         self._queue = QueueDelay()
+        self._own_queue = OwnQueue(headroom=headroom, mss_bytes=mss_bytes, queue=self._queue)
         self._train = AckTrain()
         self._flight = FlightDispersion()
         self._probe = RateProbe()
@@ -103,7 +104,8 @@ class Adaptive(CongestionControl):
         srtt_s = self._queue.srtt_s
         if srtt_s is None or self.mode is Mode.STARTUP or self._newest_s < self._started_up_s:
             return None  # startup's flights end on odd segments, whose acknowledgement the receiver delays
-        little_s = max(4 * self._queue.rttvar_s, srtt_s / 32) + self._own_queue_s()
+        spare_s = self._own_queue.spare_s(self.learned_rate_bps)
+        little_s = max(4 * self._queue.rttvar_s, srtt_s / 32, spare_s) + self._own_queue.most_s
         if self.mode is Mode.COMPETE:
             little_s = max(little_s, srtt_s)  # others' bursts may fill the queue at any time; RFC 8985 has 2 SRTT too
         return RepairTimeout(srtt_s, self._margin * little_s)
@@ -137,7 +139,7 @@ class Adaptive(CongestionControl):
         elif best_bps and self.mode is Mode.COMPETE:
             too_much_bps = self.learned_rate_bps if self._overflowed else None
             self.learned_rate_bps = min(best_bps, 0.95 * too_much_bps) if too_much_bps else best_bps
-        elif best_bps and self.mode is Mode.CRUISE and self.learned_rate_bps and self._occupied():
+        elif best_bps and self.mode is Mode.CRUISE and self.learned_rate_bps and self._own_queue.is_exceeded():
             self.learned_rate_bps = min(self.learned_rate_bps, best_bps)  # the path delivered less than it was given
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
@@ -200,17 +202,8 @@ class Adaptive(CongestionControl):
             return 8 * self._round.delivered_bytes / (now - begun_s)
         return self._last_average_bps
 
-    def _own_queue_s(self) -> float:
-        """Return the queueing delay that cruising alone may cause: what the window leaves beyond the BDP."""
-        return self._headroom * self._min_rtt_s + self._probe_queue_s()
-
-    def _probe_queue_s(self) -> float:
-        return min(PROBE_QUEUE_S, self._min_rtt_s / 64)
-
     def _occupied(self) -> bool:
-        """Tell whether this round's least queueing delay is more than cruising alone would cause."""
-        low_s = self._queue.low_s
-        return low_s is not None and low_s > 2 * self._own_queue_s() + 2 * self._queue.rttvar_s
+        return self._own_queue.is_occupied(self.learned_rate_bps)
 
     def _end_round(self, now: float) -> None:
         occupied, ended = self._occupied(), self._round
@@ -221,6 +214,8 @@ class Adaptive(CongestionControl):
         elif self.mode is Mode.CRUISE and self._occupied_rounds >= 2:
             self._begin_competing(now)
         if self.mode is Mode.CRUISE:
+            if not occupied:
+                self._drain()
             if now >= self._probe.next_s and not occupied:
                 self._start_probe(now)
             if ended.total_bytes:
@@ -260,20 +255,25 @@ class Adaptive(CongestionControl):
         self._cruise(now)
 
     def _cruise(self, now: float) -> None:
-        base_s, rttvar_s = self._queue.min_rtt_s, self._queue.rttvar_s
+        base_s = self._queue.min_rtt_s
         if self.learned_rate_bps is None or base_s is None:
             return
         # never less than an initial window per round trip, which needs no permission (RFC 6928)
         self.learned_rate_bps = max(self.learned_rate_bps, 8 * self.initial_window_bytes / base_s)
-        little_s = max(self._headroom * base_s, 2 * rttvar_s if rttvar_s < base_s / 8 else 0.0) + self._probe_queue_s()
         gain = 1 + self._probe.gain if self._probe.running(now) else 1.0
         self.pacing_rate_bps = gain * self.learned_rate_bps
-        self.cwnd_bytes = self.pacing_rate_bps * (base_s + little_s) / 8 + 4 * self.mss_bytes
+        self.cwnd_bytes = self._own_queue.window_bytes(self.pacing_rate_bps)
+
+    def _drain(self) -> None:
+        """Give up what kept a queue standing through this round: acknowledgements that queued made a rate too high."""
+        standing_s = self._own_queue.standing_s()
+        if standing_s and self.learned_rate_bps is not None:
+            self.learned_rate_bps *= max(1 - standing_s / self._srtt_s, DRAINED)
 
     def _start_probe(self, now: float) -> None:
         segments = max(2 * MIN_POINTS, PROBE_SEGMENTS / self._probe.gain)
         enough_s = segments * 8 * self.mss_bytes / (self.learned_rate_bps or float("inf"))
-        length_s = max(self._probe_queue_s() / self._probe.gain, 1.25 * self._train.span_s, enough_s)
+        length_s = max(self._own_queue.probe_s / self._probe.gain, 1.25 * self._train.span_s, enough_s)
         self._probe.start(now, length_s)
 
     # -- loss and congestion ------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class Adaptive(CongestionControl):
         lost, total = self._round.lost_bytes, self._round.total_bytes
         by_chance = max(HEAVY_LOSS_SEGMENTS * self.mss_bytes, (HEAVY_LOSS_SHARE + 4 * self.learned_loss) * total)
         heavy = lost > by_chance
-        own_s = 0.0 if self.mode is Mode.COMPETE else 1.25 * self._own_queue_s() + 2 * self._queue.rttvar_s
+        own_s = 0.0 if self.mode is Mode.COMPETE else self._own_queue.filled_s(self.learned_rate_bps)
         full = self._queue.now_s > max(own_s, self._full_queue_s / 2)
         congested = heavy or full or (self._ignorant and self._flight.rate_bps is None)
         rare = not congested and self.mode is not Mode.SILENT and now - self._yielded_s > self._srtt_s

@@ -58,7 +58,7 @@ class QuicAdaptive(Adaptive):
 
     def _doubt(self, before_bps: float, now: float) -> None:
         """Take what a probe has found for true until a queue shows that it is not; beside a queue, do not at all."""
-        if self._queue.now_s <= self._own_queue_s():
+        if self._queue.now_s <= self._own_queue.most_s:
             self._proven_bps = self._proven_bps or before_bps
             self._free_rounds = 0
         else:

@@ -92,8 +92,11 @@ def test_an_initial_window_is_enough_to_learn_the_rate_of_a_slow_path(segment_s:
     assert congestion.learned_rate_bps == pytest.approx(max(8 * MSS / segment_s, 8 * 10 * MSS / RTT_S))
 
 
-def test_a_probe_is_long_enough_to_put_two_segments_into_the_queue_of_a_slow_path() -> None:
-    """One segment is how long an acknowledgement may wait for the other direction's data."""
+def test_a_probe_is_long_enough_to_put_four_segments_into_the_queue_of_a_slow_path() -> None:
+    """An acknowledgement may wait for a segment of the other direction, and one that comes for two tells of the later.
+
+    So what the queue holds is known to within two segments, and half of what a probe sends more has to be found.
+    """
     congestion, segment_s = begun(), 0.003
     for n in range(10):
         congestion.on_ack(ack(RTT_S + n * segment_s, 0.0, first=n == 0))
@@ -102,7 +105,7 @@ def test_a_probe_is_long_enough_to_put_two_segments_into_the_queue_of_a_slow_pat
     assert rate_bps is not None
     probing = [now for now in (2.0 + 0.001 * n for n in range(500)) if probes(congestion, now, rate_bps)]
     more_bps = 0.05 * rate_bps
-    assert more_bps * (probing[-1] - probing[0]) / 8 == pytest.approx(2 * MSS, rel=0.02)
+    assert more_bps * (probing[-1] - probing[0]) / 8 == pytest.approx(4 * MSS, rel=0.02)
 
 
 def probes(congestion: Adaptive, now: float, rate_bps: float) -> bool:

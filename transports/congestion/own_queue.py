@@ -1,0 +1,60 @@
+"""How much of a path's queue a paced sender that is alone there causes itself, and so what counts as somebody else's.
+
+Times are seconds, rates bit/s of payload.
+"""
+
+from transports.congestion.measurement import FOREVER, QueueDelay
+
+SPARE_SEGMENTS = 4  # in the window beside its headroom: acknowledgements come for two at a time
+PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
+
+
+class OwnQueue:
+    """The queueing delay that a window of rate times (least RTT + headroom), and short probes beyond it, can cause.
+
+    headroom: as a share of the least RTT. queue: what has been measured of the path's queueing delay.
+    """
+
+    def __init__(self, *, headroom: float, mss_bytes: int, queue: QueueDelay) -> None:
+        self._headroom = headroom
+        self._mss_bytes = mss_bytes
+        self._queue = queue
+
+    @property
+    def probe_s(self) -> float:
+        """What a probe for more rate may add."""
+        return min(PROBE_QUEUE_S, (self._queue.min_rtt_s or 0.0) / 64)
+
+    @property
+    def most_s(self) -> float:
+        """What the headroom and a probe cause together."""
+        return self._headroom * (self._queue.min_rtt_s or 0.0) + self.probe_s
+
+    def window_bytes(self, rate_bps: float) -> float:
+        """Return the window for a rate: one BDP, the headroom, or what round trips vary by if that is more, a probe."""
+        base_s, rttvar_s = self._queue.min_rtt_s or 0.0, self._queue.rttvar_s
+        varying_s = 2 * rttvar_s if rttvar_s < base_s / 8 else 0.0
+        little_s = max(self._headroom * base_s, varying_s) + self.probe_s
+        return rate_bps * (base_s + little_s) / 8 + SPARE_SEGMENTS * self._mss_bytes
+
+    def spare_s(self, rate_bps: float | None) -> float:
+        """Return how long a path of that rate, if it is known, needs for the window's spare segments."""
+        return SPARE_SEGMENTS * 8 * self._mss_bytes / (rate_bps or FOREVER)
+
+    def filled_s(self, rate_bps: float | None) -> float:
+        """Return what all of the window beyond the BDP causes, and by how much round trips vary."""
+        return self.most_s + self.spare_s(rate_bps) + 2 * self._queue.rttvar_s
+
+    def standing_s(self) -> float:
+        """Return how much longer than cruising would make it the queue has been through all of this round; 0: not."""
+        low_s = self._queue.low_s
+        return max(low_s - self.most_s - 2 * self._queue.rttvar_s, 0.0) if low_s is not None else 0.0
+
+    def is_exceeded(self) -> bool:
+        """Tell whether it has been twice as long as the headroom and a probe make it: the rate may be too high."""
+        return self.standing_s() > self.most_s
+
+    def is_occupied(self, rate_bps: float | None) -> bool:
+        """Tell whether it has been so long that somebody else must be sending."""
+        low_s = self._queue.low_s
+        return low_s is not None and low_s > self.most_s + self.filled_s(rate_bps)
