@@ -25,8 +25,9 @@ from enum import Enum
 from transports.congestion.base import Ack, CongestionControl, RepairTimeout
 from transports.congestion.cubic import BETA, Cubic, regrowth_s
 from transports.congestion.measurement import (
-    MIN_POINTS,
+    FOREVER,
     AckTrain,
+    BurstRate,
     FlightDispersion,
     Point,
     QueueDelay,
@@ -35,14 +36,10 @@ from transports.congestion.measurement import (
 )
 from transports.congestion.own_queue import OwnQueue
 
-HEAVY_LOSS_SHARE = 0.02  # of a round, beyond what the path loses by chance
-HEAVY_LOSS_SEGMENTS = 32
 LOSING_RTTS = 3  # between two losses before a rate is known: they are no chance
-OVERLOAD_SHARE = 0.2  # of a round lost: the rate is too much by far
 FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
 SHORT_PAUSE = 4  # round trips between two bursts that leave the path as it was
 PROBE_PAUSE = 4  # round trips between two probes
-PROBE_SEGMENTS = 4  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
 DRAINED = 0.95  # of the rate, at least, is left by a round that drains the queue
 FREE_PACE = 2.0  # windows per round trip as long as nothing overflows: the window, not the pace, is to hold back
 CLOSE_PACE = 1.1  # the same, but without bursts, which would fill a shallow queue before their time
@@ -79,10 +76,11 @@ class Adaptive(CongestionControl):
         self._own_queue = OwnQueue(headroom=headroom, mss_bytes=mss_bytes, queue=self._queue)
         self._train = AckTrain()
         self._flight = FlightDispersion()
+        self._burst = BurstRate(0.0)
         self._probe = RateProbe()
         self._cubic = Cubic(mss_bytes=self.mss_bytes, hystart=False)
         self._delivered = 0
-        self._last_ack_s = -float("inf")
+        self._last_ack_s = -FOREVER
         self._newest_s = self._started_up_s = 0.0  # when the newest acknowledged was sent, when startup ended mid-burst
         self._round = Round(None)
         self._last_best_bps = self._last_average_bps = 0.0  # of the round before
@@ -90,9 +88,9 @@ class Adaptive(CongestionControl):
         self._full_queue_s = 0.0  # the queueing delay that overflow has shown
         self._overflowed = False  # a loss, not the delay, made it compete, and no other was soon before
         self._contested = False  # it competes, and the queue has overflowed more than once
-        self._overflow_s = -float("inf")  # when the queue was last seen to overflow
+        self._overflow_s = -FOREVER  # when the queue was last seen to overflow
         self._cruised_bps = 0.0  # the most it has cruised at since the last pause
-        self._yielded_s = -float("inf")  # when the answer to the last congestion took effect
+        self._yielded_s = -FOREVER  # when the answer to the last congestion took effect
         self._yielded_bytes = 0.0  # the window that was too much then
         self._before_silence_bps: float | None = None
         self._margin = 1.0  # widened when repairs turn out to have been needless
@@ -116,11 +114,12 @@ class Adaptive(CongestionControl):
         """Open at what the last burst has taught; in mid-competition, and after no pause to speak of, just go on."""
         self._train.clear()
         if now - self._last_ack_s >= SHORT_PAUSE * self._srtt_s:
-            self._overflow_s, self._cruised_bps, self._yielded_bytes = -float("inf"), 0.0, 0.0
+            self._overflow_s, self._cruised_bps, self._yielded_bytes = -FOREVER, 0.0, 0.0
         elif self.mode is Mode.COMPETE:
             return
         self._margin = max(1.0, 0.9 * self._margin)
         self._learn()
+        self._burst = BurstRate(burst_bytes)
         self._queue.begin_burst()
         self._before_silence_bps = None
         self._round = Round(None)
@@ -139,8 +138,9 @@ class Adaptive(CongestionControl):
         elif best_bps and self.mode is Mode.COMPETE:
             too_much_bps = self.learned_rate_bps if self._overflowed else None
             self.learned_rate_bps = min(best_bps, 0.95 * too_much_bps) if too_much_bps else best_bps
-        elif best_bps and self.mode is Mode.CRUISE and self.learned_rate_bps and self._own_queue.is_exceeded():
-            self.learned_rate_bps = min(self.learned_rate_bps, best_bps)  # the path delivered less than it was given
+        elif self.mode is Mode.CRUISE and self.learned_rate_bps:  # the path may have delivered less than it was given
+            exceeded_bps = best_bps if best_bps and self._own_queue.is_exceeded() else self.learned_rate_bps
+            self.learned_rate_bps = min(self.learned_rate_bps, exceeded_bps, self._burst.rate_bps or FOREVER)
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
         """Idle time changes nothing that was learned: the first acknowledgements of the burst check it."""
@@ -166,6 +166,7 @@ class Adaptive(CongestionControl):
             self._newest_s = max(self._newest_s, ack.newest_sent_s)
             point = Point(now, self._delivered, ack.newest_sent_s)
             self._round.best_bps = max(self._round.best_bps, self._train.add(point))
+            self._burst.add(point)
             if self._ignorant:
                 self._flight.add_short(point, new_flight=ack.round_started, min_rtt_s=self._min_rtt_s)
             elif self.mode is Mode.CRUISE and self.learned_rate_bps is not None:
@@ -249,6 +250,7 @@ class Adaptive(CongestionControl):
         if self._ignorant:
             self._started_up_s = now
         self.learned_rate_bps = rate_bps
+        self._burst = BurstRate(FOREVER)  # what this burst has been so far was sent at other rates
         self.mode = Mode.CRUISE
         self._probe.gain = RateProbe.FIRST_GAIN
         self._probe.next_s = now + PROBE_PAUSE * self._srtt_s
@@ -271,19 +273,15 @@ class Adaptive(CongestionControl):
             self.learned_rate_bps *= max(1 - standing_s / self._srtt_s, DRAINED)
 
     def _start_probe(self, now: float) -> None:
-        segments = max(2 * MIN_POINTS, PROBE_SEGMENTS / self._probe.gain)
-        enough_s = segments * 8 * self.mss_bytes / (self.learned_rate_bps or float("inf"))
-        length_s = max(self._own_queue.probe_s / self._probe.gain, 1.25 * self._train.span_s, enough_s)
-        self._probe.start(now, length_s)
+        needed_s = self._own_queue.probe_length_s(self.learned_rate_bps, self._probe.gain)
+        self._probe.start(now, max(needed_s, 1.25 * self._train.span_s))
 
     # -- loss and congestion ------------------------------------------------------------------------------------------
 
     def on_loss(self, now: float, lost_bytes: int, in_flight_bytes: int, sent_s: float) -> None:
         """Packets are lost: decide whether it was congestion, and answer it."""
         self._round.lost_bytes += lost_bytes
-        lost, total = self._round.lost_bytes, self._round.total_bytes
-        by_chance = max(HEAVY_LOSS_SEGMENTS * self.mss_bytes, (HEAVY_LOSS_SHARE + 4 * self.learned_loss) * total)
-        heavy = lost > by_chance
+        heavy = self._round.lost_bytes > self._round.lost_by_chance_bytes(self.learned_loss, self.mss_bytes)
         own_s = 0.0 if self.mode is Mode.COMPETE else self._own_queue.filled_s(self.learned_rate_bps)
         full = self._queue.now_s > max(own_s, self._full_queue_s / 2)
         congested = heavy or full or (self._ignorant and self._flight.rate_bps is None)
@@ -297,8 +295,7 @@ class Adaptive(CongestionControl):
         self._yielded_bytes = max(self.cwnd_bytes, self._yielded_bytes) if again else self.cwnd_bytes
         if full:
             self._full_queue_s += (self._queue.now_s - self._full_queue_s) / (4 if self._full_queue_s else 1)
-        overload = heavy and lost > OVERLOAD_SHARE * total
-        self._yield_to_congestion(now, in_flight_bytes, overload=overload, losing=losing)
+        self._yield_to_congestion(now, in_flight_bytes, overload=heavy and self._round.overloaded, losing=losing)
 
     def _yield_to_congestion(self, now: float, in_flight_bytes: int, *, overload: bool, losing: bool) -> None:
         delivering_bps = self._average_bps(now)

@@ -9,6 +9,13 @@ from typing import NamedTuple
 MIN_POINTS = 8
 """Acknowledgements, or pairs of segments, below which a rate is chance."""
 
+HEAVY_LOSS_SHARE = 0.02  # of a round, beyond what the path loses by chance
+HEAVY_LOSS_SEGMENTS = 32
+OVERLOAD_SHARE = 0.2  # of a round lost
+
+SPREAD = 1.2
+"""How much longer than to send it has to take a burst to arrive before the path counts as slower than the sender."""
+
 FOREVER = float("inf")
 
 
@@ -46,6 +53,15 @@ class Round:
         """Return both together."""
         return self.delivered_bytes + self.lost_bytes
 
+    @property
+    def overloaded(self) -> bool:
+        """Tell whether so much is lost that the rate must have been far too high."""
+        return self.lost_bytes > OVERLOAD_SHARE * self.total_bytes
+
+    def lost_by_chance_bytes(self, loss: float, mss_bytes: int) -> float:
+        """Return the most that a path may have lost without being congested; loss: the share it loses by chance."""
+        return max(HEAVY_LOSS_SEGMENTS * mss_bytes, (HEAVY_LOSS_SHARE + 4 * loss) * self.total_bytes)
+
 
 class AckTrain:
     """The rate that the latest acknowledgements show, over a window of time that moves with them.
@@ -72,6 +88,37 @@ class AckTrain:
         if len(points) < MIN_POINTS or point.at_s - points[0].at_s < self.span_s:
             return 0.0
         return rate_between(points[0], point)
+
+
+class BurstRate:
+    """The rate at which a burst has arrived since its first acknowledgement, where it arrived slower than it left.
+
+    No acknowledgement comes before its time: so over a good part of a burst none of those that queued and then came
+    together makes the rate too high, however few packets there are. burst_bytes: its size; the latter half tells.
+    rate_bps is None until that shows that the path, not the sender, has spread it.
+    """
+
+    __slots__ = ("_fastest_bps", "_first", "_half_bytes", "rate_bps")
+
+    def __init__(self, burst_bytes: float) -> None:
+        self.rate_bps: float | None = None
+        self._half_bytes = burst_bytes / 2
+        self._first: Point | None = None
+        self._fastest_bps = 0.0
+
+    def add(self, point: Point) -> None:
+        """Take an acknowledgement."""
+        first = self._first
+        if first is None:
+            self._first = point
+            return
+        arrived_bytes, took_s = point.delivered_bytes - first.delivered_bytes, point.at_s - first.at_s
+        if arrived_bytes < self._half_bytes or took_s <= 0:
+            return
+        fastest_bps = 8 * arrived_bytes / took_s
+        if fastest_bps > self._fastest_bps:
+            self._fastest_bps = fastest_bps
+            self.rate_bps = fastest_bps if took_s > SPREAD * (point.sent_s - first.sent_s) else None
 
 
 class FlightDispersion:
@@ -131,11 +178,23 @@ class FlightDispersion:
 class QueueDelay:
     """The queueing delay on a path: what round trips take beyond the least of the latest bursts.
 
-    srtt_s and rttvar_s are RFC 6298's; min_rtt_s the least round trip of this and the last few bursts; now_s the
-    queueing delay of the latest acknowledgements; low_s the least of this round (None before its first sample).
+    srtt_s and rttvar_s are RFC 6298's, of the lesser of each two samples that follow one another: a burst's last one
+    may have an acknowledgement that the receiver delayed, which says nothing of the path. min_rtt_s: the least round
+    trip of this and the last few bursts. now_s: the queueing delay of the latest acknowledgements. low_s: the least of
+    this round (None before its first sample).
     """
 
-    __slots__ = ("_burst_min_s", "_latest_s", "_old_minima_s", "low_s", "min_rtt_s", "now_s", "rttvar_s", "srtt_s")
+    __slots__ = (
+        "_burst_min_s",
+        "_latest_s",
+        "_old_minima_s",
+        "_previous_s",
+        "low_s",
+        "min_rtt_s",
+        "now_s",
+        "rttvar_s",
+        "srtt_s",
+    )
 
     def __init__(self) -> None:
         self.srtt_s: float | None = None
@@ -146,6 +205,7 @@ class QueueDelay:
         self._burst_min_s: float | None = None
         self._old_minima_s: deque[float] = deque(maxlen=4)
         self._latest_s: deque[float] = deque(maxlen=4)
+        self._previous_s = FOREVER
 
     def begin_burst(self) -> None:
         """Forget what round trips were some bursts ago: the path may have become a longer one."""
@@ -156,11 +216,12 @@ class QueueDelay:
 
     def add(self, rtt_s: float) -> None:
         """Take a round-trip sample."""
+        shared_s, self._previous_s = min(rtt_s, self._previous_s), rtt_s  # without what only this one shows
         if self.srtt_s is None:
-            self.srtt_s, self.rttvar_s = rtt_s, rtt_s / 2
+            self.srtt_s, self.rttvar_s = shared_s, shared_s / 2
         else:  # RFC 6298 §2.3
-            self.rttvar_s += (abs(self.srtt_s - rtt_s) - self.rttvar_s) / 4
-            self.srtt_s += (rtt_s - self.srtt_s) / 8
+            self.rttvar_s += (abs(self.srtt_s - shared_s) - self.rttvar_s) / 4
+            self.srtt_s += (shared_s - self.srtt_s) / 8
         if self._burst_min_s is None or rtt_s < self._burst_min_s:
             self._burst_min_s = rtt_s
         if self.min_rtt_s is None or rtt_s < self.min_rtt_s:

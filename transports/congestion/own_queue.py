@@ -3,9 +3,10 @@
 Times are seconds, rates bit/s of payload.
 """
 
-from transports.congestion.measurement import FOREVER, QueueDelay
+from transports.congestion.measurement import FOREVER, MIN_POINTS, QueueDelay
 
 SPARE_SEGMENTS = 4  # in the window beside its headroom: acknowledgements come for two at a time
+PROBE_SEGMENTS = 4  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
 PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
 
 
@@ -24,6 +25,11 @@ class OwnQueue:
     def probe_s(self) -> float:
         """What a probe for more rate may add."""
         return min(PROBE_QUEUE_S, (self._queue.min_rtt_s or 0.0) / 64)
+
+    def probe_length_s(self, rate_bps: float | None, gain: float) -> float:
+        """Return how long a probe at 1 + gain times a rate has to be for what it sends more to show."""
+        segments = max(2 * MIN_POINTS, PROBE_SEGMENTS / gain)
+        return max(self.probe_s / gain, segments * 8 * self._mss_bytes / (rate_bps or FOREVER))
 
     @property
     def most_s(self) -> float:

@@ -2,7 +2,15 @@
 
 import pytest
 
-from transports.congestion.measurement import AckTrain, FlightDispersion, Point, QueueDelay, RateProbe, rate_between
+from transports.congestion.measurement import (
+    AckTrain,
+    BurstRate,
+    FlightDispersion,
+    Point,
+    QueueDelay,
+    RateProbe,
+    rate_between,
+)
 
 MSS = 1000
 GAP_S = 0.001  # one segment per millisecond: 8 Mbit/s
@@ -116,3 +124,38 @@ def test_a_probe_takes_what_it_found_and_doubles_only_while_all_of_it_arrives(
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-3))
     assert probe.gain == pytest.approx(gain)
     assert not probe.running(0.01)
+
+
+def test_one_round_trip_that_stands_alone_does_not_change_what_is_expected() -> None:
+    """As of a burst's last segment whose acknowledgement the receiver delays, burst by burst."""
+    queue = QueueDelay()
+    for _ in range(10):
+        for _ in range(8):
+            queue.add(0.06)
+        queue.add(0.1)
+    assert queue.srtt_s == pytest.approx(0.06)
+    assert queue.rttvar_s < 0.001
+    for _ in range(20):  # but a queue that grows shows in all of them
+        queue.add(0.1)
+    assert queue.srtt_s == pytest.approx(0.1, rel=0.05)
+
+
+def burst_rate(*, arrive_s: float, leave_s: float, late_s: dict[int, float], segments: int = 32) -> float | None:
+    """Return what a burst shows whose segments leave and arrive as far apart as given, some acknowledged later."""
+    burst = BurstRate(segments * MSS)
+    arrived = [(n * arrive_s + late_s.get(n, 0.0), n) for n in range(segments)]
+    for at_s, n in sorted(arrived):
+        burst.add(Point(0.06 + at_s, (n + 1) * MSS, n * leave_s))
+    return burst.rate_bps
+
+
+def test_a_burst_that_arrives_slower_than_it_left_shows_the_path_s_rate_whatever_queued_on_the_way_back() -> None:
+    assert burst_rate(arrive_s=0.003, leave_s=0.002, late_s={}) == pytest.approx(8 * MSS / 0.003)
+    # the last comes 100 ms late, having been repaired; three came together, having waited; neither changes it by much
+    late_s = {31: 0.1, 18: 0.006, 19: 0.003, 4: 0.003}
+    assert burst_rate(arrive_s=0.003, leave_s=0.002, late_s=late_s) == pytest.approx(8 * MSS / 0.003, rel=0.02)
+
+
+def test_a_burst_that_arrives_as_it_left_shows_nothing() -> None:
+    assert burst_rate(arrive_s=0.002, leave_s=0.002, late_s={31: 0.1}) is None
+    assert burst_rate(arrive_s=0.0022, leave_s=0.002, late_s={}) is None
