@@ -76,8 +76,7 @@ class Adaptive(CongestionControl):
         self._own_queue = OwnQueue(headroom=headroom, mss_bytes=mss_bytes, queue=self._queue)
         self._train = AckTrain()
         self._flight = FlightDispersion()
-        self._burst = BurstRate(0.0)
-        self._probe = RateProbe()
+        self._burst, self._probe = BurstRate(FOREVER), RateProbe()
         self._cubic = Cubic(mss_bytes=self.mss_bytes, hystart=False)
         self._delivered = 0
         self._last_ack_s = -FOREVER
