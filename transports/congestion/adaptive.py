@@ -202,11 +202,8 @@ class Adaptive(CongestionControl):
             return 8 * self._round.delivered_bytes / (now - begun_s)
         return self._last_average_bps
 
-    def _occupied(self) -> bool:
-        return self._own_queue.is_occupied(self.learned_rate_bps)
-
     def _end_round(self, now: float) -> None:
-        occupied, ended = self._occupied(), self._round
+        occupied, ended = self._own_queue.is_occupied(self.learned_rate_bps), self._round
         self._occupied_rounds = self._occupied_rounds + 1 if occupied else 0
         self._free_rounds = 0 if occupied else self._free_rounds + 1
         if self.mode is Mode.COMPETE:

@@ -62,5 +62,4 @@ class OwnQueue:
 
     def is_occupied(self, rate_bps: float | None) -> bool:
         """Tell whether it has been so long that somebody else must be sending."""
-        low_s = self._queue.low_s
-        return low_s is not None and low_s > self.most_s + self.filled_s(rate_bps)
+        return self.standing_s() > self.most_s + self.spare_s(rate_bps)
