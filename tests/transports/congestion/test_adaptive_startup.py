@@ -113,3 +113,27 @@ def probes(congestion: Adaptive, now: float, rate_bps: float) -> bool:
     congestion.on_ack(ack(now, min(now - RTT_S, 1.99)))
     assert congestion.pacing_rate_bps is not None
     return congestion.pacing_rate_bps > 1.01 * rate_bps
+
+
+def test_a_burst_that_arrived_slower_than_it_left_corrects_the_rate_for_the_next() -> None:
+    congestion, segment_s = begun(), 0.0025
+    for n in range(10):
+        congestion.on_ack(ack(RTT_S + n * segment_s, 0.0, first=n == 0))
+    congestion.on_burst(2.0, 32 * MSS)
+    assert congestion.learned_rate_bps == pytest.approx(8 * MSS / segment_s)
+    for n in range(32):
+        congestion.on_ack(ack(2.0 + RTT_S + 1.4 * n * segment_s, 2.0 + n * segment_s))
+    congestion.on_burst(4.0, 32 * MSS)
+    assert congestion.learned_rate_bps == pytest.approx(8 * MSS / (1.4 * segment_s), rel=0.02)
+
+
+def test_the_burst_that_taught_the_rate_does_not_correct_it_by_its_pauses() -> None:
+    congestion, segment_s = Adaptive(mss_bytes=MSS), 0.003
+    congestion.on_burst(0.0, 30 * MSS)
+    for n in range(10):
+        congestion.on_ack(ack(RTT_S + n * segment_s, 0.0, first=n == 0))
+    for n in range(20):
+        congestion.on_ack(ack(2 * RTT_S + n * segment_s, RTT_S, first=n == 0))
+    assert congestion.mode is Mode.CRUISE
+    congestion.on_burst(2.0, 30 * MSS)
+    assert congestion.learned_rate_bps == pytest.approx(8 * MSS / segment_s, rel=0.1)
