@@ -30,7 +30,7 @@ figures: $(VENV)/.installed ## draw efficiency against loss for the bundled scen
 
 vm-compare: $(VENV)/.installed ## the main job on Mininet with netem, in a guest under QEMU (options in ARGS="…")
 	$(BIN)/python vagrant/guest.py --results out/vm --time-limit $(VM_TIME_LIMIT) -- \
-	    python3 -m experiments.cli compare --backend mininet --transport reno --transport adaptive \
+	    python3 -m bicoastal compare --backend mininet --transport reno --transport adaptive \
 	    --transport kernel-cubic --iterations 5 --set 'scenario.sample_interval=1 h' --out /results $(ARGS)
 
 check: lint types imports unit ## lint, types, import contracts and tests

@@ -22,10 +22,10 @@ from time import perf_counter, process_time
 from types import ModuleType
 from typing import Any
 
-from transports.b4.allocator import FlowGroup, allocate
-from transports.b4.bandwidth import Application
-from transports.b4.network import Edge, Network
-from transports.b4.tunnels import cheapest_tunnels
+from bicoastal.transports.b4.allocator import FlowGroup, allocate
+from bicoastal.transports.b4.bandwidth import Application
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.transports.b4.tunnels import cheapest_tunnels
 
 ROOT = Path(__file__).parent.parent
 GBPS = 1e9

@@ -14,10 +14,10 @@ from time import perf_counter
 
 import numpy as np
 
-from transports.multipath.codes import ErasureCode
-from transports.multipath.raptor import RAPTORQ
-from transports.multipath.reed_solomon import REED_SOLOMON
-from transports.multipath.xor import PARITY
+from bicoastal.transports.coding.codes import ErasureCode
+from bicoastal.transports.coding.raptor import RAPTORQ
+from bicoastal.transports.coding.reed_solomon import REED_SOLOMON
+from bicoastal.transports.coding.xor import PARITY
 
 SHAPES: list[tuple[ErasureCode, int, int]] = [
     (PARITY, 16, 1),

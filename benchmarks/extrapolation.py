@@ -14,15 +14,15 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from experiments.deployment import load_deployment
-from experiments.extrapolation.assumptions import Assumptions
-from experiments.extrapolation.sizing import Path, Question, gradient_exposed_s, step_share
-from experiments.extrapolation.slowest import log_share
-from experiments.extrapolation.tails import Array, QuantileModel
-from experiments.extrapolation.tails_models import MODELS
-from experiments.extrapolation.tails_pointwise import PointwiseModel
-from experiments.extrapolation.tails_table import CHUNK, Table
-from experiments.extrapolation.tails_window import Tcp
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.sizing import Path, Question, gradient_exposed_s, step_share
+from bicoastal.experiments.extrapolation.tails.model import Array, QuantileModel
+from bicoastal.experiments.extrapolation.tails.models import MODELS
+from bicoastal.experiments.extrapolation.tails.pointwise import PointwiseModel
+from bicoastal.experiments.extrapolation.tails.slowest import log_share
+from bicoastal.experiments.extrapolation.tails.table import CHUNK, Table
+from bicoastal.experiments.extrapolation.tails.window import Tcp
+from bicoastal.experiments.scenario.deployment import load_deployment
 
 RATES_BPS, RTTS_S, LOSSES = (2e9, 2e12), (0.002, 0.12), (1e-6, 1e-2)
 AXES = {True: (3, 4, 7), False: (5, 5, 13)}  # points of the tables of TCP, and of the others

@@ -11,14 +11,14 @@ import argparse
 import sys
 from contextlib import ExitStack
 
-from emulation.base import UnsupportedError
-from emulation.ground.namespaces import TwoCoasts
-from emulation.probing.fidelity import Loaded, measure_loaded
-from emulation.real import netem
-from emulation.relay.process import Relays
-from wan.loss import Bernoulli
-from wan.topology import LinkSpec, Path, Site, Topology
-from wan.units import parse_probability, parse_rate, parse_time
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.probing.fidelity import Loaded, measure_loaded
+from bicoastal.emulation.real import netem
+from bicoastal.emulation.relay.process import Relays
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.wan.units import parse_probability, parse_rate, parse_time
 
 LOADS = (0.0, 0.5, 0.9, 1.3)
 MTU_BYTES = 1500

@@ -21,10 +21,10 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import HandshakeCompleted, StreamDataReceived
 
-from transports.base import Datagram, Endpoint, EndpointContext, PathView
-from transports.events import Buffer, Connected, Event, MessageReceived
-from transports.multipath.quic_credentials import public_credentials
-from transports.registry import Registry
+from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, PathView
+from bicoastal.transports.events import Buffer, Connected, Event, MessageReceived
+from bicoastal.transports.quic.credentials import public_credentials
+from bicoastal.transports.registry import Registry
 
 ONE_WAY_S = 0.030
 SLACK_S = 1e-6  # aioquic's loss timer is set and tested with different rounding, and spins in virtual time

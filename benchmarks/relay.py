@@ -8,8 +8,8 @@ then links of a fraction of that rate, 60 ms long, filled by one connection each
 
 import sys
 
-from emulation.base import UnsupportedError
-from emulation.probing.host import measure_transfer
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.probing.host import measure_transfer
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
 

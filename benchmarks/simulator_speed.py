@@ -10,11 +10,11 @@ import argparse
 import resource
 import time
 
-from emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
-from emulation.simulator import SimulatorBackend
-from transports.registry import Registry
-from wan.allreduce import AllReduceSpec
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 RATE_BPS = 5e9
 RTT_S = 0.060

@@ -13,9 +13,9 @@ from time import process_time
 
 import numpy as np
 
-from experiments.extrapolation.tails import Crossing
-from experiments.extrapolation.tails_models import MODELS, model_of
-from experiments.extrapolation.tails_trials import agrees, quantile, trials
+from bicoastal.experiments.extrapolation.tails.model import Crossing
+from bicoastal.experiments.extrapolation.tails.models import MODELS, model_of
+from bicoastal.experiments.extrapolation.tails.trials import agrees, quantile, trials
 
 PAYLOADS_BYTES = (1e6, 14.28e6, 1e8, 1e9)
 RTTS_S = (0.002, 0.03, 0.06, 0.12)

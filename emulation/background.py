@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from hashlib import shake_256
 
-from emulation.base import BackgroundSpec
-from emulation.flows import Flow, stripe
+from bicoastal.emulation.base import BackgroundSpec
+from bicoastal.emulation.flows import Flow, stripe
 
 _PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so segments that change places are noticed
 

@@ -3,11 +3,11 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from emulation.records import RunRecord
-from transports.registry import Registry
-from wan.allreduce import AllReduceSpec
-from wan.checks import check_name, check_not_negative, check_positive, check_whole
-from wan.topology import Topology
+from bicoastal.emulation.records import RunRecord
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_whole
+from bicoastal.wan.topology import Topology
 
 ParameterValue = str | int | float | bool
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from emulation.flows import Flow, message_id, stripe, trip_of
-from transports.events import Buffer
-from wan.allreduce import AllReduceSpec, Coast, Outgoing
+from bicoastal.emulation.flows import Flow, message_id, stripe, trip_of
+from bicoastal.transports.events import Buffer
+from bicoastal.wan.allreduce import AllReduceSpec, Coast, Outgoing
 
 
 class Send(NamedTuple):

@@ -13,9 +13,9 @@ from heapq import heappop, heappush, heapreplace
 from itertools import count
 from typing import Any
 
-from emulation.clock import Clock
-from transports.base import Datagram, Machine
-from transports.events import Event
+from bicoastal.emulation.clock import Clock
+from bicoastal.transports.base import Datagram, Machine
+from bicoastal.transports.events import Event
 
 ARRIVAL, DEPARTURE, TIMER, APPLICATION, SAMPLING = range(5)
 

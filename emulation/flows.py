@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from emulation.base import BackgroundSpec, JobSpec, RunSpec, UnsupportedError
-from transports.base import PathView
-from transports.registry import Registry, TransportSpec
-from wan.topology import Topology
+from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, UnsupportedError
+from bicoastal.transports.base import PathView
+from bicoastal.transports.registry import Registry, TransportSpec
+from bicoastal.wan.topology import Topology
 
 MAX_TRIPS = 256
 

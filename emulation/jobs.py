@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from emulation.background import BackgroundOctets
-from emulation.base import BackgroundSpec, JobSpec
-from emulation.coast import CoastSession, Send
-from emulation.driver import APPLICATION, Driver, Port
-from emulation.flows import Flow, trip_of
-from emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
-from emulation.records import FlowRecord, IterationRecord
-from transports.base import Endpoint
-from transports.events import MessageReceived
-from wan.topology import Topology
+from bicoastal.emulation.background import BackgroundOctets
+from bicoastal.emulation.base import BackgroundSpec, JobSpec
+from bicoastal.emulation.coast import CoastSession, Send
+from bicoastal.emulation.driver import APPLICATION, Driver, Port
+from bicoastal.emulation.flows import Flow, trip_of
+from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
+from bicoastal.emulation.records import FlowRecord, IterationRecord
+from bicoastal.transports.base import Endpoint
+from bicoastal.transports.events import MessageReceived
+from bicoastal.wan.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ together here.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emulation.base import JobSpec
-from emulation.flows import Flow, message_bound_s
-from emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord
-from transports.base import Counters, Sample
-from wan.topology import Topology
+from bicoastal.emulation.base import JobSpec
+from bicoastal.emulation.flows import Flow, message_bound_s
+from bicoastal.emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord
+from bicoastal.transports.base import Counters, Sample
+from bicoastal.wan.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

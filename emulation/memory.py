@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from emulation.base import JobSpec, RunSpec
-from wan.allreduce import AllReduceSpec
+from bicoastal.emulation.base import JobSpec, RunSpec
+from bicoastal.wan.allreduce import AllReduceSpec
 
 _PACKET_BYTES = 1000  # objects for each packet that is on its way: measured with every transport, at most 800
 _INTERPRETER_BYTES = 150_000_000  # with numpy and all modules imported

@@ -4,8 +4,8 @@ import select
 import time
 from collections.abc import Callable
 
-from emulation.clock import Clock
-from emulation.lateness import LatenessHistogram
+from bicoastal.emulation.clock import Clock
+from bicoastal.emulation.lateness import LatenessHistogram
 
 Ready = Callable[[float], None]
 

@@ -2,8 +2,8 @@
 
 from importlib.metadata import EntryPoint, entry_points
 
-from emulation.base import Backend
-from wan.checks import quoted
+from bicoastal.emulation.base import Backend
+from bicoastal.wan.checks import quoted
 
 GROUP = "bicoastal.backends"
 

@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Sequence
 
-from emulation.driver import ARRIVAL, Driver, Lane, Port, Transmit
-from transports.base import Datagram
-from wan.link import Arrival, Link
-from wan.schedule import Outage
+from bicoastal.emulation.driver import ARRIVAL, Driver, Lane, Port, Transmit
+from bicoastal.transports.base import Datagram
+from bicoastal.wan.link import Arrival, Link
+from bicoastal.wan.schedule import Outage
 
 
 class Wire:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from emulation.base import RunSpec
-from wan.scaling import scaled_allreduce, scaled_topology
+from bicoastal.emulation.base import RunSpec
+from bicoastal.wan.scaling import scaled_allreduce, scaled_topology
 
 
 def scaled_run(spec: RunSpec, divisor: float) -> RunSpec:

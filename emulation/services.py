@@ -9,11 +9,11 @@ once would be shared out twice.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emulation.base import UnsupportedError
-from emulation.flows import Flow
-from emulation.streams import stream
-from transports.base import Machine, ServiceContext, ServicePlacement
-from wan.topology import Topology
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.streams import stream
+from bicoastal.transports.base import Machine, ServiceContext, ServicePlacement
+from bicoastal.wan.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
 
-from emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
-from emulation.clock import VirtualClock
-from emulation.driver import APPLICATION, SAMPLING, Driver, Port, SpinningError, Transmit
-from emulation.flows import Flow, path_views, plan_flows
-from emulation.jobs import BackgroundRun, FlowPorts, JobRun
-from emulation.ledger import flow_sample, summarise
-from emulation.records import FlowSample, LinkRecord, NoticeRecord, QueueSample, RunRecord
-from emulation.routes import ControlRoute, Route, Wire
-from emulation.services import PlacedService, by_transport, place_all
-from emulation.streams import stream
-from transports.base import EndpointContext, PathView
-from transports.events import Connected, Event, Failed, MessageReceived, Notice
-from wan.link import Link
+from bicoastal.emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
+from bicoastal.emulation.clock import VirtualClock
+from bicoastal.emulation.driver import APPLICATION, SAMPLING, Driver, Port, SpinningError, Transmit
+from bicoastal.emulation.flows import Flow, path_views, plan_flows
+from bicoastal.emulation.jobs import BackgroundRun, FlowPorts, JobRun
+from bicoastal.emulation.ledger import flow_sample, summarise
+from bicoastal.emulation.records import FlowSample, LinkRecord, NoticeRecord, QueueSample, RunRecord
+from bicoastal.emulation.routes import ControlRoute, Route, Wire
+from bicoastal.emulation.services import PlacedService, by_transport, place_all
+from bicoastal.emulation.streams import stream
+from bicoastal.transports.base import EndpointContext, PathView
+from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
+from bicoastal.wan.link import Link
 
 
 class SimulatorBackend(Backend):

@@ -1,4 +1,4 @@
-"""The command line's way in and out: `bicoastal COMMAND …`; `experiments.parser` says which commands there are.
+"""The command line, `bicoastal COMMAND …`: exit codes and signals. `experiments.commands.parser` lists the commands.
 
 Exit codes: 0 done; 1 a run failed; 2 bad usage or input, in one sentence; 3 nothing asked for is supported here;
 130 interrupted. Those of `exec` are its programs' own, once they run.
@@ -15,7 +15,16 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from experiments.console import BAD_INPUT, DONE, FAILED, INTERRUPTED, UNSUPPORTED, OutputError, TerminatedError, flush
+from bicoastal.experiments.terminal.console import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    UNSUPPORTED,
+    OutputError,
+    TerminatedError,
+    flush,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from experiments.parser import build_parser  # noqa: PLC0415 (slow: see the top of this file)
+    from bicoastal.experiments.commands.parser import build_parser  # noqa: PLC0415 (slow: see the top of this file)
 
     try:
         arguments = build_parser().parse_args(argv)
@@ -64,9 +73,9 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _code_of(error: Exception) -> int | None:
     """Return the exit code of what commands raise on purpose; None for what is a fault of this program."""
-    from emulation.base import RunFailedError, UnsupportedError  # noqa: PLC0415 (slow: see the top of this file)
-    from experiments.reading import ScenarioError  # noqa: PLC0415
-    from experiments.store import StoreError  # noqa: PLC0415
+    from bicoastal.emulation.base import RunFailedError, UnsupportedError  # noqa: PLC0415 (slow: see the top of this file)
+    from bicoastal.experiments.runs.store import StoreError  # noqa: PLC0415
+    from bicoastal.experiments.scenario.tables import ScenarioError  # noqa: PLC0415
 
     codes = {ScenarioError: BAD_INPUT, StoreError: BAD_INPUT, UnsupportedError: UNSUPPORTED, RunFailedError: FAILED}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), None)
@@ -93,7 +102,3 @@ def _prepare_process() -> None:
 def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_IGN)  # once is enough: what follows is tidying up
     raise TerminatedError(number)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

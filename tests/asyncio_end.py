@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from transports.base import Datagram, Endpoint
-from transports.events import Event
+from bicoastal.transports.base import Datagram, Endpoint
+from bicoastal.transports.events import Event
 
 
 class AsyncioEnd(asyncio.DatagramProtocol):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
+from bicoastal.transports.base import Counters, Datagram, EndpointContext, Sample
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from toy_frame import ACK, DATA, Frame
 from toys import ArqEndpoint
-from transports.base import Counters, Datagram, EndpointContext, Sample
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived
 
 
 class LosesLastByte(ArqEndpoint):

@@ -5,18 +5,18 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from emulation.clock import VirtualClock
-from emulation.driver import APPLICATION, Driver, Port
-from emulation.routes import Route, Wire
-from emulation.streams import stream
-from experiments.extrapolation import tails_trials
-from experiments.extrapolation.tails import Crossing, TailModel
+from bicoastal.emulation.clock import VirtualClock
+from bicoastal.emulation.driver import APPLICATION, Driver, Port
+from bicoastal.emulation.routes import Route, Wire
+from bicoastal.emulation.streams import stream
+from bicoastal.experiments.extrapolation.tails import trials as tails_trials
+from bicoastal.experiments.extrapolation.tails.model import Crossing, TailModel
+from bicoastal.transports.base import EndpointContext, PathView
+from bicoastal.transports.events import Connected, Event, MessageReceived
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.link import Link
+from bicoastal.wan.loss import Bernoulli, LossSpec
 from runs import job, plane, planes, run_spec, simulate
-from transports.base import EndpointContext, PathView
-from transports.events import Connected, Event, MessageReceived
-from transports.registry import Registry
-from wan.link import Link
-from wan.loss import Bernoulli, LossSpec
 
 Array = npt.NDArray[np.float64]
 SHARES = (0.5, 0.99, 0.999)

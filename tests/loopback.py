@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from emulation.processes.coordination import PathEnd
-from wan.topology import Topology
+from bicoastal.emulation.processes.coordination import PathEnd
+from bicoastal.wan.topology import Topology
 
 
 class LoopbackGround:

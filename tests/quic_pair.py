@@ -7,10 +7,11 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from transports.base import Datagram, Endpoint, EndpointContext, PathView
-from transports.events import Connected, Event, Failed, MessageReceived
-from transports.multipath.fec_registration import MPQUIC_FEC, QUIC_FEC
-from transports.multipath.quic_registration import MPQUIC, QUIC
+from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, PathView
+from bicoastal.transports.events import Connected, Event, Failed, MessageReceived
+from bicoastal.transports.multipath.fec_registration import MPQUIC_FEC, QUIC_FEC
+from bicoastal.transports.multipath.mpquic_registration import MPQUIC
+from bicoastal.transports.quic.registration import QUIC
 
 SPECS = {spec.name: spec for spec in (QUIC, MPQUIC, QUIC_FEC, MPQUIC_FEC)}
 DELAY_S = 0.030

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from emulation.driver import APPLICATION, Driver
-from emulation.ends.flow_end import EndContext
-from emulation.flows import Flow, plan_flows
-from emulation.processes.coordination import PathEnd
-from emulation.realtime import RealClock
+from bicoastal.emulation.driver import APPLICATION, Driver
+from bicoastal.emulation.ends.flow_end import EndContext
+from bicoastal.emulation.flows import Flow, plan_flows
+from bicoastal.emulation.processes.coordination import PathEnd
+from bicoastal.emulation.realtime import RealClock
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.topology import Topology
 from runs import job, plane, planes, run_spec
-from transports.events import Buffer
-from transports.registry import Registry
-from wan.topology import Topology
 
 WEST, EAST = "127.0.0.1", "127.0.0.2"
 TOKEN, SECRET = b"8 octets", b"that the ends of one run share"

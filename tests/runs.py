@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from emulation.base import BackgroundSpec, JobSpec, ParameterValue, RunSpec, TransportUse
-from emulation.records import IterationRecord, LinkRecord, RunRecord
-from emulation.simulator import SimulatorBackend
-from emulation.testing.transports import PLAIN_NAME
-from transports.registry import Registry, TransportSpec
-from wan.allreduce import AllReduceSpec, Pattern
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import BackgroundSpec, JobSpec, ParameterValue, RunSpec, TransportUse
+from bicoastal.emulation.records import IterationRecord, LinkRecord, RunRecord
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.emulation.testing.transports import PLAIN_NAME
+from bicoastal.transports.registry import Registry, TransportSpec
+from bicoastal.wan.allreduce import AllReduceSpec, Pattern
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 RATE_BPS = 100e6
 DELAY_S = 0.010

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from experiments.scenario import Scenario, ScenarioError, read_scenario
+from bicoastal.experiments.scenario.scenario import Scenario, ScenarioError, read_scenario
 from worlds import TRANSPORTS
 
 GOOD = """

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bicoastal.transports.base import Datagram, Machine, ServiceContext, ServicePlacement
+from bicoastal.transports.events import Event, Failed
+from bicoastal.transports.registry import TransportSpec
 from toys import STEERED, Governor
-from transports.base import Datagram, Machine, ServiceContext, ServicePlacement
-from transports.events import Event, Failed
-from transports.registry import TransportSpec
 
 
 class _Raising(Governor):

@@ -13,13 +13,13 @@ from random import Random
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Raw
 
-from transports.base import Datagram, EndpointContext, PathView
-from transports.congestion.base import CongestionControl
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived
-from transports.registry import Registry
-from transports.tcp.connection import TcpEndpoint
-from transports.tcp.parameters import TcpParameters
-from transports.tcp.segment import SYN, FourTuple, Segment
+from bicoastal.transports.base import Datagram, EndpointContext, PathView
+from bicoastal.transports.congestion.base import CongestionControl
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
+from bicoastal.transports.registry import Registry
+from bicoastal.transports.tcp.connection import TcpEndpoint
+from bicoastal.transports.tcp.parameters import TcpParameters
+from bicoastal.transports.tcp.segment import SYN, FourTuple, Segment
 
 CLIENT, SERVER = "client", "server"
 ROLES = (CLIENT, SERVER)

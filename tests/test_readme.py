@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from emulation.base import JobSpec, RunSpec, TransportUse
-from emulation.simulator import SimulatorBackend
-from experiments import cli
-from experiments.parser import build_parser
-from transports.registry import Registry, TransportSpec
-from wan.allreduce import AllReduceSpec
-from wan.loss import Bernoulli
-from wan.topology import LinkSpec, Site, Topology
-from wan.topology import Path as WanPath
+from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.experiments import cli
+from bicoastal.experiments.commands.parser import build_parser
+from bicoastal.transports.registry import Registry, TransportSpec
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.topology import LinkSpec, Site, Topology
+from bicoastal.wan.topology import Path as WanPath
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLE, CHECK = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

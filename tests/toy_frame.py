@@ -4,8 +4,8 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from transports.base import Encodable
-from transports.events import Buffer
+from bicoastal.transports.base import Encodable
+from bicoastal.transports.events import Buffer
 
 HELLO, WELCOME, DATA, ACK, RATE = range(5)
 IP_HEADER_BYTES = 20

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toy_frame import ACK, DATA, HELLO, OVERHEAD_BYTES, RATE, WELCOME, Frame, decode
-from transports.base import (
+from bicoastal.transports.base import (
     Counters,
     Datagram,
     Endpoint,
@@ -19,9 +18,10 @@ from transports.base import (
     ServiceContext,
     ServicePlacement,
 )
-from transports.events import Buffer, Connected, Event, MessageReceived, Notice
-from transports.registry import TransportSpec
-from wan.topology import Topology
+from bicoastal.transports.events import Buffer, Connected, Event, MessageReceived, Notice
+from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.topology import Topology
+from toy_frame import ACK, DATA, HELLO, OVERHEAD_BYTES, RATE, WELCOME, Frame, decode
 
 GOVERNOR = -1
 FOREVER = float("inf")

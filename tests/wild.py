@@ -1,9 +1,9 @@
 """Transports that do what no transport should, in the process of their coast: by name, `wild:RAISING`, anywhere."""
 
+from bicoastal.transports.base import EndpointContext
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.registry import TransportSpec
 from toys import ArqEndpoint, ToyParameters
-from transports.base import EndpointContext
-from transports.events import Buffer
-from transports.registry import TransportSpec
 
 
 class _Raising(ArqEndpoint):

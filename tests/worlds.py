@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 
-from emulation import registry as backend_registry
-from emulation.base import Backend, Capabilities, RunFailedError, RunSpec, UnsupportedError
-from emulation.records import (
+from bicoastal.emulation import registry as backend_registry
+from bicoastal.emulation.base import Backend, Capabilities, RunFailedError, RunSpec, UnsupportedError
+from bicoastal.emulation.records import (
     FlowRecord,
     FlowSample,
     FlowSummary,
@@ -17,13 +17,13 @@ from emulation.records import (
     QueueSample,
     RunRecord,
 )
-from experiments.compare import TransportResult
-from experiments.console import TerminatedError
-from experiments.runner import World
-from experiments.scenario import load_scenario
+from bicoastal.experiments.analysis.comparison import TransportResult
+from bicoastal.experiments.runs.runner import World
+from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.experiments.terminal.console import TerminatedError
+from bicoastal.transports.base import Endpoint, EndpointContext
+from bicoastal.transports.registry import Registry, TransportSpec
 from runs import link_record
-from transports.base import Endpoint, EndpointContext
-from transports.registry import Registry, TransportSpec
 
 BOUND_S = 0.05
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
-from transports.events import Buffer, Event
-from wan.randomness import Rng as Rng  # noqa: PLC0414 (what machines are given, under the name by which they know it)
-from wan.topology import Topology
+from bicoastal.transports.events import Buffer, Event
+from bicoastal.wan.randomness import Rng as Rng  # noqa: PLC0414 (what machines are given, under the name by which they know it)
+from bicoastal.wan.topology import Topology
 
 Parameters = TypeVar("Parameters")
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wan.octets import Buffer as Buffer  # noqa: PLC0414 (what messages are given and delivered in)
+from bicoastal.wan.octets import Buffer as Buffer  # noqa: PLC0414 (what messages are given and delivered in)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from math import isfinite
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from transports.base import Endpoint, EndpointContext, Pacer, ServiceContext, ServicePlacement
-from wan.checks import quoted
+from bicoastal.transports.base import Endpoint, EndpointContext, Pacer, ServiceContext, ServicePlacement
+from bicoastal.wan.checks import quoted
 
 GROUP = "bicoastal.transports"
 

@@ -18,10 +18,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wan.checks import check_name, check_positive, check_whole
-from wan.collectives import LocalStage
-from wan.octets import Buffer, Collected, Repeated
-from wan.units import format_size
+from bicoastal.wan.checks import check_name, check_positive, check_whole
+from bicoastal.wan.collectives import LocalStage
+from bicoastal.wan.octets import Buffer, Collected, Repeated
+from bicoastal.wan.units import format_size
 
 Array = npt.NDArray[np.signedinteger[Any]]
 Pattern = Literal["exchange", "reduce-scatter"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from wan.checks import check_name, check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_whole
 
 Collective = Literal["reduce-scatter", "all-gather", "all-reduce", "all-to-all"]
 _PASSES: dict[Collective, int] = {"reduce-scatter": 1, "all-gather": 1, "all-reduce": 2, "all-to-all": 1}

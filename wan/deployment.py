@@ -7,9 +7,9 @@ Formulas: "I've Got 99 Problems But FLOPS Ain't One", HotNets '24, arXiv 2407.12
 from dataclasses import dataclass
 from math import ceil
 
-from wan.checks import check_name, check_not_negative, check_positive, check_whole
-from wan.collectives import Collective, LocalStage
-from wan.transformer import RECOMPUTATIONS, Recomputation, Transformer
+from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_whole
+from bicoastal.wan.collectives import Collective, LocalStage
+from bicoastal.wan.transformer import RECOMPUTATIONS, Recomputation, Transformer
 
 ROUNDED = 1e-3  # by how much a published number of racks may be short: 23,300 stand for 23,316 in arXiv 2407.12819
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from wan.checks import quoted
-from wan.deployment import Deployment, Gpu, Precision
-from wan.transformer import Transformer
-from wan.units import parse_rate, parse_size, parse_time
+from bicoastal.wan.checks import quoted
+from bicoastal.wan.deployment import Deployment, Gpu, Precision
+from bicoastal.wan.transformer import Transformer
+from bicoastal.wan.units import parse_rate, parse_size, parse_time
 
 MOST_WHOLE = 10**12
 LEAST, MOST = 1e-15, 1e24  # nothing on earth is beyond, and no product of such numbers is infinite

@@ -16,10 +16,10 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from wan.loss import Bernoulli, Packet
-from wan.randomness import Rng
-from wan.schedule import LinkEvent, RateStep
-from wan.topology import LinkSpec
+from bicoastal.wan.loss import Bernoulli, Packet
+from bicoastal.wan.randomness import Rng
+from bicoastal.wan.schedule import LinkEvent, RateStep
+from bicoastal.wan.topology import LinkSpec
 
 _FOREVER = float("inf")
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from wan.checks import check_probability, check_whole
-from wan.randomness import Rng, SplitMix64, geometric
+from bicoastal.wan.checks import check_probability, check_whole
+from bicoastal.wan.randomness import Rng, SplitMix64, geometric
 
 
 class Packet(Protocol):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from wan.checks import check_whole
-from wan.loss import LossProcess, LossSpec, Packet
-from wan.randomness import Rng
+from bicoastal.wan.checks import check_whole
+from bicoastal.wan.loss import LossProcess, LossSpec, Packet
+from bicoastal.wan.randomness import Rng
 
 
 class _Listed:

@@ -8,10 +8,10 @@ larger share of it.
 from dataclasses import dataclass, replace
 from math import inf, prod, sqrt
 
-from wan.allreduce import AllReduceSpec
-from wan.checks import check_positive
-from wan.schedule import LinkEvent, RateStep
-from wan.topology import LinkSpec, Topology
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.checks import check_positive
+from bicoastal.wan.schedule import LinkEvent, RateStep
+from bicoastal.wan.topology import LinkSpec, Topology
 
 _STEPS = (1, 2, 5)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wan.checks import check_not_negative, check_positive, check_whole
-from wan.units import parse_rate, parse_time
+from bicoastal.wan.checks import check_not_negative, check_positive, check_whole
+from bicoastal.wan.units import parse_rate, parse_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from wan.checks import check_name, check_not_negative, check_positive, check_probability, check_whole
-from wan.loss import LossSpec, NoLoss
-from wan.schedule import LinkEvent, RateStep, check_events
+from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.wan.loss import LossSpec, NoLoss
+from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
 
 MIN_MTU_BYTES = 576  # what every host must be able to take: RFC 791 §3.1
 

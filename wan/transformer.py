@@ -10,7 +10,7 @@ quadratic part.
 from dataclasses import dataclass
 from typing import Literal
 
-from wan.checks import check_whole
+from bicoastal.wan.checks import check_whole
 
 Recomputation = Literal["none", "selective", "full"]
 RECOMPUTATIONS: tuple[Recomputation, ...] = ("none", "selective", "full")

@@ -8,7 +8,7 @@ powers of ten; sizes also know the binary ones (`KiB`).
 import re
 from math import isfinite
 
-from wan.checks import quoted
+from bicoastal.wan.checks import quoted
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from emulation.driver import Driver
-from emulation.flows import Flow
-from emulation.ledger import Tally
-from emulation.processes.coordination import PathEnd
-from emulation.realtime import RealClock
-from emulation.service.link import ServiceLink
-from transports.base import Sample
-from transports.events import Buffer
-from wan.topology import Topology
+from bicoastal.emulation.driver import Driver
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.ledger import Tally
+from bicoastal.emulation.processes.coordination import PathEnd
+from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.service.link import ServiceLink
+from bicoastal.transports.base import Sample
+from bicoastal.transports.events import Buffer
+from bicoastal.wan.topology import Topology
 
 
 class Listener(Protocol):

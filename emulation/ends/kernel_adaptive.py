@@ -15,12 +15,12 @@ import socket
 from collections import deque
 from dataclasses import dataclass
 
-from emulation.driver import APPLICATION
-from emulation.ends.flow_end import EndContext
-from emulation.ends.kernel_options import set_initial_windows, set_pacing_rate
-from emulation.ends.kernel_tcp import KernelTcpEnd
-from emulation.ends.tcp_info import TcpInfo
-from transports.registry import TransportSpec
+from bicoastal.emulation.driver import APPLICATION
+from bicoastal.emulation.ends.flow_end import EndContext
+from bicoastal.emulation.ends.kernel_options import set_initial_windows, set_pacing_rate
+from bicoastal.emulation.ends.kernel_tcp import KernelTcpEnd
+from bicoastal.emulation.ends.tcp_info import TcpInfo
+from bicoastal.transports.registry import TransportSpec
 
 _POLL_S = 0.002
 _ROW_S = 0.016  # of acknowledgements in a row that tell a rate
@@ -160,7 +160,7 @@ KERNEL_ADAPTIVE = TransportSpec(
     paths="one",
     description="The kernel's CUBIC, opened at what the last burst has taught: window by route, paced, not idled away",
     requires=frozenset({"kernel cubic", "learned windows"}),
-    program="emulation.ends.kernel_adaptive:adaptive_end",
+    program="bicoastal.emulation.ends.kernel_adaptive:adaptive_end",
     colour="#a1d99b",
     marker="D",
 )

@@ -5,9 +5,9 @@ import struct
 import subprocess
 from pathlib import Path
 
-from emulation.base import UnsupportedError
-from emulation.ground.namespaces import find_tool, require_tools
-from emulation.processes.coordination import PathEnd
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ground.namespaces import find_tool, require_tools
+from bicoastal.emulation.processes.coordination import PathEnd
 
 LARGEST_INITIAL_WINDOW = 65_535  # segments
 _SO_MAX_PACING_RATE = 47  # asm-generic/socket.h; bytes per second

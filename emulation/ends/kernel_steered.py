@@ -7,15 +7,15 @@ shrink it, so that a loss, which the kernel takes for congestion, leaves more of
 import socket
 from functools import partial
 
-from emulation.base import UnsupportedError
-from emulation.driver import APPLICATION, Port
-from emulation.ends.flow_end import EndContext
-from emulation.ends.kernel_options import LARGEST_INITIAL_WINDOW, set_initial_windows, set_pacing_rate
-from emulation.ends.kernel_tcp import HEADER_BYTES, KernelTcpEnd
-from emulation.flows import path_views
-from emulation.streams import stream
-from transports.base import EndpointContext, Pacer
-from transports.events import Connected, Event, Failed, Notice
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.driver import APPLICATION, Port
+from bicoastal.emulation.ends.flow_end import EndContext
+from bicoastal.emulation.ends.kernel_options import LARGEST_INITIAL_WINDOW, set_initial_windows, set_pacing_rate
+from bicoastal.emulation.ends.kernel_tcp import HEADER_BYTES, KernelTcpEnd
+from bicoastal.emulation.flows import path_views
+from bicoastal.emulation.streams import stream
+from bicoastal.transports.base import EndpointContext, Pacer
+from bicoastal.transports.events import Connected, Event, Failed, Notice
 
 _POLL_S = 0.005
 _LEAST_MSS_BYTES = 536  # RFC 9293 §3.7.1, until the connection has found out

@@ -12,12 +12,12 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 
-from emulation.base import UnsupportedError
-from emulation.ends.flow_end import EndContext, FlowEnd
-from emulation.ends.tcp_info import TcpInfo, read_tcp_info
-from emulation.ledger import Tally
-from transports.base import Sample
-from transports.registry import TransportSpec
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
+from bicoastal.emulation.ends.tcp_info import TcpInfo, read_tcp_info
+from bicoastal.emulation.ledger import Tally
+from bicoastal.transports.base import Sample
+from bicoastal.transports.registry import TransportSpec
 
 _HEADER = struct.Struct("!8sQQ")
 HEADER_BYTES = _HEADER.size
@@ -315,7 +315,7 @@ def _kernel(name: str, congestion_control: str, *, colour: str, marker: str) -> 
         paths="one",
         description=f"The kernel's own TCP with {congestion_control}, one connection for each plane",
         requires=frozenset({f"kernel {congestion_control}"}),
-        program=f"emulation.ends.kernel_tcp:{congestion_control}_end",
+        program=f"bicoastal.emulation.ends.kernel_tcp:{congestion_control}_end",
         colour=colour,
         marker=marker,
     )

@@ -3,14 +3,14 @@
 import importlib
 from collections.abc import Callable, Sequence
 
-from emulation.base import JobSpec, RunSpec, UnsupportedError
-from emulation.ends.flow_end import EndContext, FlowEnd
-from emulation.ends.kernel_tcp import HEADER_BYTES
-from emulation.ends.udp import UdpEnd
-from emulation.flows import Flow, stripe
-from emulation.ground.wiring import CoastOptions
-from emulation.relay.frames import BurstRule, DscpBursts, TcpBursts
-from wan.topology import Path
+from bicoastal.emulation.base import JobSpec, RunSpec, UnsupportedError
+from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
+from bicoastal.emulation.ends.kernel_tcp import HEADER_BYTES
+from bicoastal.emulation.ends.udp import UdpEnd
+from bicoastal.emulation.flows import Flow, stripe
+from bicoastal.emulation.ground.wiring import CoastOptions
+from bicoastal.emulation.relay.frames import BurstRule, DscpBursts, TcpBursts
+from bicoastal.wan.topology import Path
 
 FIRST_PORT = 20_000  # of those that flows use, in namespaces of their own
 

@@ -10,12 +10,12 @@ import socket
 import struct
 from functools import cache
 
-from emulation.base import UnsupportedError
-from emulation.ends.flow_end import EndContext
-from emulation.ends.kernel_options import run_ip
-from emulation.ends.kernel_tcp import KernelTcpEnd
-from emulation.ends.tcp_info import TcpInfo, parse_tcp_info, together
-from transports.registry import TransportSpec
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ends.flow_end import EndContext
+from bicoastal.emulation.ends.kernel_options import run_ip
+from bicoastal.emulation.ends.kernel_tcp import KernelTcpEnd
+from bicoastal.emulation.ends.tcp_info import TcpInfo, parse_tcp_info, together
+from bicoastal.transports.registry import TransportSpec
 
 IPPROTO_MPTCP = 262
 _SOL_MPTCP, _MPTCP_TCPINFO = 284, 2  # linux/mptcp.h
@@ -77,7 +77,7 @@ KERNEL_MPTCP = TransportSpec(
     paths="many",
     description="The kernel's MPTCP with CUBIC, one subflow for each plane",
     requires=frozenset({"kernel cubic", "kernel mptcp"}),
-    program="emulation.ends.mptcp:MptcpEnd",
+    program="bicoastal.emulation.ends.mptcp:MptcpEnd",
     colour="#fa9fb5",
     marker="P",
 )

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from functools import partial
 from random import SystemRandom
 
-from emulation.base import UnsupportedError
-from emulation.driver import Port
-from emulation.ends.flow_end import EndContext, FlowEnd
-from emulation.flows import path_views
-from emulation.ledger import Tally
-from emulation.relay.frames import burst_to_tos
-from transports.base import Datagram, Endpoint, EndpointContext, Sample
-from transports.events import Connected, Event, Failed, MessageReceived, Notice
-from transports.registry import TransportSpec
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.driver import Port
+from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
+from bicoastal.emulation.flows import path_views
+from bicoastal.emulation.ledger import Tally
+from bicoastal.emulation.relay.frames import burst_to_tos
+from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
+from bicoastal.transports.registry import TransportSpec
 
 TOKEN_BYTES = 8
 IP_BYTES, UDP_BYTES = 20, 8  # their headers: RFC 791, RFC 768

@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulation.ground.identity import LOCK, PROCESSES, ROOT_LOCK, RUN_PATTERN, Process, locked_root
+from bicoastal.emulation.ground.identity import LOCK, PROCESSES, ROOT_LOCK, RUN_PATTERN, Process, locked_root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

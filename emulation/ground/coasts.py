@@ -4,8 +4,8 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-from emulation.ground.identity import RunDirectory
-from emulation.ground.wiring import Wiring
+from bicoastal.emulation.ground.identity import RunDirectory
+from bicoastal.emulation.ground.wiring import Wiring
 
 
 class Coasts(Protocol):

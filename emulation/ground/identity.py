@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from emulation.base import UnsupportedError
-from emulation.closing import Closing
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.closing import Closing
 
 TAG_PATTERN = re.compile(r"bc[0-9a-f]{6}")
 RUN_PATTERN = re.compile(r"run-(bc[0-9a-f]{6})")

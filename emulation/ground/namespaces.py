@@ -15,13 +15,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.closing import Closing
-from emulation.ground.cleanup import clean
-from emulation.ground.identity import RunDirectory
-from emulation.ground.processors import share_out
-from emulation.ground.wiring import MIDDLE, RECEIVING_PROCESSORS, CoastOptions, Port, Wiring, plan_wiring, relay_groups
-from wan.topology import Topology
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.closing import Closing
+from bicoastal.emulation.ground.cleanup import clean
+from bicoastal.emulation.ground.identity import RunDirectory
+from bicoastal.emulation.ground.processors import share_out
+from bicoastal.emulation.ground.wiring import (
+    MIDDLE,
+    RECEIVING_PROCESSORS,
+    CoastOptions,
+    Port,
+    Wiring,
+    plan_wiring,
+    relay_groups,
+)
+from bicoastal.wan.topology import Topology
 
 _HERE = Path(__file__).parent
 _LARGEST_ANSWER = 1 << 20

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import IO, Literal, Self
 
-from emulation.base import RunFailedError
-from emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.base import RunFailedError
+from bicoastal.emulation.ground.namespaces import TwoCoasts
 
 Stream = Literal["stdout", "stderr"]
 Write = Callable[[Stream, bytes], None]

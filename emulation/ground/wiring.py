@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emulation.ground.processors import Processors
-from wan.topology import Topology
+from bicoastal.emulation.ground.processors import Processors
+from bicoastal.wan.topology import Topology
 
 MIDDLE = ""  # the middle namespace; no site can be called that
 MOST_PATHS = 10_000  # so that no name is longer than the 15 characters that an interface may have

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import ClassVar
 
-from emulation.base import RunSpec
-from emulation.ends.kinds import coast_options
-from emulation.flows import Flow
-from emulation.mininet.coasts import MininetCoasts
-from emulation.real.backend import Middle, RealPacketsBackend, Still
+from bicoastal.emulation.base import RunSpec
+from bicoastal.emulation.ends.kinds import coast_options
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.mininet.coasts import MininetCoasts
+from bicoastal.emulation.real.backend import Middle, RealPacketsBackend, Still
 
 
 class MininetBackend(RealPacketsBackend):

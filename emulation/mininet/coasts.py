@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.closing import Closing
-from emulation.ground.cleanup import clean
-from emulation.ground.identity import RunDirectory
-from emulation.ground.namespaces import find_tool, require_tools
-from emulation.ground.wiring import MIDDLE, CoastOptions, Wiring
-from emulation.real.netem import USAGE, seeds_of
-from wan.topology import Topology
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.closing import Closing
+from bicoastal.emulation.ground.cleanup import clean
+from bicoastal.emulation.ground.identity import RunDirectory
+from bicoastal.emulation.ground.namespaces import find_tool, require_tools
+from bicoastal.emulation.ground.wiring import MIDDLE, CoastOptions, Wiring
+from bicoastal.emulation.real.netem import USAGE, seeds_of
+from bicoastal.wan.topology import Topology
 
 _CLONE_NEWNET = 0x40000000
 _SO_RCVBUFFORCE, _SO_SNDBUFFORCE = 33, 32  # asm-generic/socket.h
@@ -40,7 +40,7 @@ class MininetCoasts(Closing):
             from mininet.log import setLogLevel  # noqa: PLC0415 (few machines have it)
             from mininet.net import Mininet  # noqa: PLC0415
 
-            from emulation.mininet.topology import BicoastalTopo, plan, run_on  # noqa: PLC0415
+            from bicoastal.emulation.mininet.topology import BicoastalTopo, plan, run_on  # noqa: PLC0415
         except ImportError as error:
             raise UnsupportedError(f"Mininet is not there for this Python ({error}): run in the guest") from error
         if os.geteuid() != 0:

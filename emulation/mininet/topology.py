@@ -18,11 +18,11 @@ from mininet.node import Host, Node
 from mininet.nodelib import LinuxBridge
 from mininet.topo import Topo
 
-from emulation.base import UnsupportedError
-from emulation.ground.wiring import OFFLOADS, CoastOptions, Wiring, plan_wiring
-from emulation.real import netem
-from wan.loss import Bernoulli
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ground.wiring import OFFLOADS, CoastOptions, Wiring, plan_wiring
+from bicoastal.emulation.real import netem
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 MOST_HOSTS = 100  # of a coast

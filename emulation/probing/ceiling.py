@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from emulation.base import JobSpec, RunSpec, TransportUse, UnsupportedError
-from emulation.flows import Flow
-from emulation.ground.wiring import relay_groups
-from emulation.probing.host import measure_transfer
-from emulation.simulator import SimulatorBackend
-from transports.registry import Registry
-from wan.allreduce import AllReduceSpec
-from wan.topology import LinkSpec, Path, Site, Topology
-from wan.units import format_rate
+from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse, UnsupportedError
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.ground.wiring import relay_groups
+from bicoastal.emulation.probing.host import measure_transfer
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.wan.units import format_rate
 
 RELAY_SHARE = 0.5  # of its processor: at half of what it can carry, the relay is punctual
 COASTS_SHARE = 0.6  # of the processors that are left, taken by both coasts' processes

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from emulation.base import RunFailedError
-from emulation.closing import Closing
-from emulation.ground.coasts import Coasts
-from emulation.ground.namespaces import find_tool, require_tools
-from emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile
-from emulation.probing.judgement import binomial_tail, expect, wire_rate_factor
+from bicoastal.emulation.base import RunFailedError
+from bicoastal.emulation.closing import Closing
+from bicoastal.emulation.ground.coasts import Coasts
+from bicoastal.emulation.ground.namespaces import find_tool, require_tools
+from bicoastal.emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile
+from bicoastal.emulation.probing.judgement import binomial_tail, expect, wire_rate_factor
 
 _PING_INTERVAL_S = 0.01
 _PING_BYTES = 84  # an IP packet with ping's 56 bytes of data: ping(8)

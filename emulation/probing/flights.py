@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from emulation.ground.coasts import Coasts
+from bicoastal.emulation.ground.coasts import Coasts
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _TIMESPEC = struct.Struct("@ll")

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.ground.namespaces import Namespaces, TwoCoasts, find_tool, is_capable
-from emulation.ground.wiring import RECEIVING_PROCESSORS
-from emulation.relay.process import Relays
-from emulation.relay.protocol import RelayReport
-from wan.topology import LinkSpec, Site, Topology
-from wan.topology import Path as WanPath
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.ground.namespaces import Namespaces, TwoCoasts, find_tool, is_capable
+from bicoastal.emulation.ground.wiring import RECEIVING_PROCESSORS
+from bicoastal.emulation.relay.process import Relays
+from bicoastal.emulation.relay.protocol import RelayReport
+from bicoastal.wan.topology import LinkSpec, Site, Topology
+from bicoastal.wan.topology import Path as WanPath
 
 _IPPROTO_MPTCP = 262
 _CAP_NET_ADMIN, _CAP_SYS_NICE = 12, 23  # capabilities(7)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, log1p, prod
 
-from wan.checks import check_not_negative, check_positive
-from wan.loss import Combined, GilbertElliott, LossSpec, Periodic, TailOfBurst
-from wan.recorded_loss import Listed
-from wan.topology import LinkSpec, Topology
+from bicoastal.wan.checks import check_not_negative, check_positive
+from bicoastal.wan.loss import Combined, GilbertElliott, LossSpec, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed
+from bicoastal.wan.topology import LinkSpec, Topology
 
 _EARLY_S = 0.2e-3  # clocks that are compared, and token buckets that are full
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.ground.coasts import Coasts
-from emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile, rate_between
-from emulation.probing.judgement import (
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.ground.coasts import Coasts
+from bicoastal.emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile, rate_between
+from bicoastal.emulation.probing.judgement import (
     DirectionProbe,
     Expected,
     Measured,
@@ -22,8 +22,8 @@ from emulation.probing.judgement import (
     judge_rate,
     wire_rate_factor,
 )
-from wan.topology import Topology
-from wan.units import format_rate
+from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import format_rate
 
 _SMALL_BYTES = 92  # IP packet of the delay and loss measurements
 _DELAY_PACKETS = 100

@@ -9,7 +9,7 @@ import struct
 import time
 from typing import Generic, TypeVar
 
-from emulation.processes.wire_format import WireFormat, WireFormatError
+from bicoastal.emulation.processes.wire_format import WireFormat, WireFormatError
 
 LARGEST_MESSAGE_BYTES = 1 << 28  # time series of hours; what claims to be longer is no message of ours
 _LENGTH = struct.Struct("!I")

@@ -23,12 +23,12 @@ Times are seconds from the run's epoch, an instant on CLOCK_MONOTONIC, which all
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emulation.base import RunFailedError, RunSpec, UnsupportedError
-from emulation.lateness import Lateness
-from emulation.ledger import Tally
-from emulation.processes.credentials import Credentials
-from emulation.processes.wire_format import WireFormat
-from emulation.records import FlowSample, NoticeRecord
+from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
+from bicoastal.emulation.lateness import Lateness
+from bicoastal.emulation.ledger import Tally
+from bicoastal.emulation.processes.credentials import Credentials
+from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.emulation.records import FlowSample, NoticeRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
-from wan.recorded_loss import Listed, Trace
+from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed, Trace
 
 KINDS: Mapping[type, tuple[type, ...]] = {
     LossSpec: (NoLoss, Bernoulli, Periodic, GilbertElliott, TailOfBurst, Listed, Trace, Combined)

@@ -16,12 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
-from emulation.base import UnsupportedError
-from emulation.driver import SpinningError
-from emulation.processes.channel import Channel, ChannelClosedError
-from emulation.processes.coordination import Broken, Refused
-from emulation.processes.wire_format import WireFormat
-from transports.registry import UnknownTransportError
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.driver import SpinningError
+from bicoastal.emulation.processes.channel import Channel, ChannelClosedError
+from bicoastal.emulation.processes.coordination import Broken, Refused
+from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.transports.registry import UnknownTransportError
 
 _PR_SET_TIMERSLACK = 29
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from emulation.base import RunFailedError
-from emulation.processes.channel import Channel, ChannelClosedError
-from emulation.processes.wire_format import WireFormat, WireFormatError
+from bicoastal.emulation.base import RunFailedError
+from bicoastal.emulation.processes.channel import Channel, ChannelClosedError
+from bicoastal.emulation.processes.wire_format import WireFormat, WireFormatError
 
 _PATIENCE_S = 60.0  # for a process that has to answer at once
 _LAST_BREATH_S = 2.0  # between a process's last word and its end

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
-from emulation.flows import Flow, plan_flows
-from emulation.ground.coasts import Coasts
-from emulation.probing.ceiling import Demand, machine_ceiling
-from emulation.probing.host import machine_features
-from emulation.probing.probe import probe
-from emulation.processes.coordination import PathEnd
-from emulation.real.coordinator import Conducted, Coordinator
-from emulation.records import IterationRecord, LinkRecord, QueueSample, RunRecord, Status
-from transports.registry import Registry
-from wan.topology import Topology
+from bicoastal.emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
+from bicoastal.emulation.flows import Flow, plan_flows
+from bicoastal.emulation.ground.coasts import Coasts
+from bicoastal.emulation.probing.ceiling import Demand, machine_ceiling
+from bicoastal.emulation.probing.host import machine_features
+from bicoastal.emulation.probing.probe import probe
+from bicoastal.emulation.processes.coordination import PathEnd
+from bicoastal.emulation.real.coordinator import Conducted, Coordinator
+from bicoastal.emulation.records import IterationRecord, LinkRecord, QueueSample, RunRecord, Status
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.topology import Topology
 
 _LEAD_S = 0.1  # from when everything is ready until zero
 

@@ -4,14 +4,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from emulation.background import BackgroundOctets
-from emulation.base import BackgroundSpec, JobSpec
-from emulation.coast import CoastSession, Send
-from emulation.driver import APPLICATION, Driver
-from emulation.ends.flow_end import FlowEnd
-from emulation.flows import Flow, trip_of
-from emulation.ledger import Tally
-from emulation.processes.coordination import (
+from bicoastal.emulation.background import BackgroundOctets
+from bicoastal.emulation.base import BackgroundSpec, JobSpec
+from bicoastal.emulation.coast import CoastSession, Send
+from bicoastal.emulation.driver import APPLICATION, Driver
+from bicoastal.emulation.ends.flow_end import FlowEnd
+from bicoastal.emulation.flows import Flow, trip_of
+from bicoastal.emulation.ledger import Tally
+from bicoastal.emulation.processes.coordination import (
     Arrived,
     BackgroundArrived,
     Begin,
@@ -22,7 +22,7 @@ from emulation.processes.coordination import (
     Prepared,
     Verified,
 )
-from transports.events import Buffer
+from bicoastal.transports.events import Buffer
 
 
 class Ground(NamedTuple):

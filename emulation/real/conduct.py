@@ -8,10 +8,10 @@ and prepare again; when the run ends early, close what is open. Pure: orders go 
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from emulation.base import BackgroundSpec, JobSpec
-from emulation.flows import Flow
-from emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
-from emulation.processes.coordination import (
+from bicoastal.emulation.base import BackgroundSpec, JobSpec
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
+from bicoastal.emulation.processes.coordination import (
     BackgroundArrived,
     Begin,
     Close,
@@ -24,8 +24,8 @@ from emulation.processes.coordination import (
     Verified,
     Verify,
 )
-from emulation.records import FlowRecord, IterationRecord
-from wan.topology import Topology
+from bicoastal.emulation.records import FlowRecord, IterationRecord
+from bicoastal.wan.topology import Topology
 
 LATEST_START_S = 1e-3  # beyond which an iteration's start makes it degraded
 LARGEST_CPU_SHARE = 0.95

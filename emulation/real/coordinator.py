@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
-from emulation.base import RunFailedError, RunSpec
-from emulation.closing import Closing
-from emulation.ends.kinds import FIRST_PORT
-from emulation.flows import Flow
-from emulation.ledger import summarise
-from emulation.processes.coordination import (
+from bicoastal.emulation.base import RunFailedError, RunSpec
+from bicoastal.emulation.closing import Closing
+from bicoastal.emulation.ends.kinds import FIRST_PORT
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.ledger import summarise
+from bicoastal.emulation.processes.coordination import (
     NEWS,
     ORDERS,
     BackgroundArrived,
@@ -33,10 +33,10 @@ from emulation.processes.coordination import (
     Verified,
     require_ready,
 )
-from emulation.processes.worker_handle import WorkerHandle
-from emulation.real.conduct import BackgroundConduct, JobConduct
-from emulation.real.service_hosts import ServiceGround, ServiceHosts
-from emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord, NoticeRecord
+from bicoastal.emulation.processes.worker_handle import WorkerHandle
+from bicoastal.emulation.real.conduct import BackgroundConduct, JobConduct
+from bicoastal.emulation.real.service_hosts import ServiceGround, ServiceHosts
+from bicoastal.emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord, NoticeRecord
 
 TOKEN_BYTES, SECRET_BYTES = 8, 32
 
@@ -53,7 +53,7 @@ class CoastHandle(WorkerHandle[Order, News]):
 
     def __init__(self, ground: Ground, site: str) -> None:
         super().__init__(
-            ground, site, "emulation.real.endpoint", name=f"the process of {site}", orders=ORDERS, news=NEWS
+            ground, site, "bicoastal.emulation.real.endpoint", name=f"the process of {site}", orders=ORDERS, news=NEWS
         )
         self.site = site
 

@@ -1,21 +1,21 @@
 """A coast's process: every end of a flow that is at one site, driven in real time as a coordinator orders.
 
-`python -m emulation.real.endpoint FD`, started inside the coast (a namespace, a Mininet host) with one end of a socket
-pair. It ends when told to, with SIGTERM, and when nobody is left at the other end of the socket.
+`python -m bicoastal.emulation.real.endpoint FD`, started inside the coast (a namespace, a Mininet host) with one end of
+a socket pair. It ends when told to, with SIGTERM, and when nobody is left at the other end of the socket.
 """
 
 import gc
 import sys
 
-from emulation.background import BackgroundOctets
-from emulation.base import JobSpec
-from emulation.driver import APPLICATION, SAMPLING, Driver
-from emulation.ends.flow_end import EndContext, FlowEnd
-from emulation.ends.kinds import make_end, port_numbers
-from emulation.flows import Flow, plan_flows
-from emulation.ledger import flow_sample
-from emulation.processes.channel import Channel
-from emulation.processes.coordination import (
+from bicoastal.emulation.background import BackgroundOctets
+from bicoastal.emulation.base import JobSpec
+from bicoastal.emulation.driver import APPLICATION, SAMPLING, Driver
+from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
+from bicoastal.emulation.ends.kinds import make_end, port_numbers
+from bicoastal.emulation.flows import Flow, plan_flows
+from bicoastal.emulation.ledger import flow_sample
+from bicoastal.emulation.processes.channel import Channel
+from bicoastal.emulation.processes.coordination import (
     NEWS,
     ORDERS,
     Begin,
@@ -33,14 +33,14 @@ from emulation.processes.coordination import (
     SendBackground,
     Verify,
 )
-from emulation.processes.worker import work
-from emulation.real.coast_jobs import CoastBackground, CoastJob, Ground
-from emulation.realtime import RealClock
-from emulation.records import FlowSample, NoticeRecord
-from emulation.service.link import ServiceLink
-from emulation.services import by_transport
-from transports.events import Buffer
-from transports.registry import Registry
+from bicoastal.emulation.processes.worker import work
+from bicoastal.emulation.real.coast_jobs import CoastBackground, CoastJob, Ground
+from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.records import FlowSample, NoticeRecord
+from bicoastal.emulation.service.link import ServiceLink
+from bicoastal.emulation.services import by_transport
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.registry import Registry
 
 _LONGEST_WAIT_S = 0.5
 _PRIORITY = 2  # of real time, below the relay's

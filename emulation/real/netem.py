@@ -14,13 +14,13 @@ Source: tc-netem(8), tc-tbf(8), tc-stab(8), sch_netem.c, tcp_output.c.
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
-from emulation.base import UnsupportedError
-from emulation.ground.namespaces import TwoCoasts, require_tools
-from emulation.ground.wiring import MIDDLE, Wiring
-from emulation.streams import stream
-from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
-from wan.recorded_loss import Listed, Trace
-from wan.topology import LinkSpec, Topology
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ground.namespaces import TwoCoasts, require_tools
+from bicoastal.emulation.ground.wiring import MIDDLE, Wiring
+from bicoastal.emulation.streams import stream
+from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed, Trace
+from bicoastal.wan.topology import LinkSpec, Topology
 
 Seeds = Callable[[str, str], int]  # (link, direction) -> the seed of its netem
 

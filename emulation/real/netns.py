@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import ClassVar, Literal
 
-from emulation.base import RunSpec
-from emulation.ends.kinds import burst_rules, coast_options
-from emulation.flows import Flow
-from emulation.ground.namespaces import TwoCoasts
-from emulation.real import netem
-from emulation.real.backend import Middle, Passage, RealPacketsBackend, Still, speaks_of_bursts
-from emulation.relay.process import Relays
-from transports.registry import Registry
+from bicoastal.emulation.base import RunSpec
+from bicoastal.emulation.ends.kinds import burst_rules, coast_options
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.real import netem
+from bicoastal.emulation.real.backend import Middle, Passage, RealPacketsBackend, Still, speaks_of_bursts
+from bicoastal.emulation.relay.process import Relays
+from bicoastal.transports.registry import Registry
 
 Impairment = Literal["relay", "netem"]
 

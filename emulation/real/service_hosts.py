@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from emulation.base import RunFailedError, RunSpec
-from emulation.ends.udp import encapsulation_bytes
-from emulation.flows import Flow
-from emulation.processes.channel import ChannelClosedError
-from emulation.processes.coordination import (
+from bicoastal.emulation.base import RunFailedError, RunSpec
+from bicoastal.emulation.ends.udp import encapsulation_bytes
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.processes.channel import ChannelClosedError
+from bicoastal.emulation.processes.coordination import (
     SERVICE_NEWS,
     SERVICE_ORDERS,
     Broken,
@@ -24,11 +24,11 @@ from emulation.processes.coordination import (
     ServicePlan,
     require_ready,
 )
-from emulation.processes.credentials import service_identity, site_identity
-from emulation.processes.worker_handle import WorkerGround, WorkerHandle
-from emulation.records import NoticeRecord
-from emulation.service.authority import issue
-from emulation.services import by_transport, place_all
+from bicoastal.emulation.processes.credentials import service_identity, site_identity
+from bicoastal.emulation.processes.worker_handle import WorkerGround, WorkerHandle
+from bicoastal.emulation.records import NoticeRecord
+from bicoastal.emulation.service.authority import issue
+from bicoastal.emulation.services import by_transport, place_all
 
 MOST_RESTARTS = 5  # of one process in a run
 
@@ -57,7 +57,7 @@ class _Host:
         handle = WorkerHandle(
             self._ground,
             self._site,
-            "emulation.service.program",
+            "bicoastal.emulation.service.program",
             name=f"the process of {self.name}",
             orders=SERVICE_ORDERS,
             news=SERVICE_NEWS,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from emulation.routes import flip_bit
-from wan.checks import check_whole
+from bicoastal.emulation.routes import flip_bit
+from bicoastal.wan.checks import check_whole
 
 ETHERNET_BYTES = 14  # destination, source, type
 _TOS = ETHERNET_BYTES + 1

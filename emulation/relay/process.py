@@ -4,15 +4,15 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.closing import Closing
-from emulation.ground.namespaces import TwoCoasts
-from emulation.ground.wiring import MIDDLE, relay_groups
-from emulation.processes.channel import ChannelClosedError
-from emulation.processes.wire_format import WireFormatError
-from emulation.processes.worker_handle import WorkerProcess
-from emulation.relay.frames import BurstRule
-from emulation.relay.protocol import (
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.closing import Closing
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.ground.wiring import MIDDLE, relay_groups
+from bicoastal.emulation.processes.channel import ChannelClosedError
+from bicoastal.emulation.processes.wire_format import WireFormatError
+from bicoastal.emulation.processes.worker_handle import WorkerProcess
+from bicoastal.emulation.relay.frames import BurstRule
+from bicoastal.emulation.relay.protocol import (
     ANSWERS,
     ORDERS,
     Answer,
@@ -36,7 +36,7 @@ class RelayProcess(WorkerProcess[Order, Answer]):
     end_time_limit_s = _TIME_LIMIT_S
 
     def __init__(self, coasts: TwoCoasts, plan: RelayPlan) -> None:
-        super().__init__(coasts, MIDDLE, "emulation.relay.program", orders=ORDERS, news=ANSWERS)
+        super().__init__(coasts, MIDDLE, "bicoastal.emulation.relay.program", orders=ORDERS, news=ANSWERS)
         try:
             self.send(plan)
         except BaseException:

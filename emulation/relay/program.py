@@ -1,6 +1,6 @@
 """The relay: carries the frames of some paths between their two ends, late and lossy as the links of `wan` say.
 
-A process of its own, in the middle namespace: `python -m emulation.relay.program FD`, started by
+A process of its own, in the middle namespace: `python -m bicoastal.emulation.relay.program FD`, started by
 `emulation.relay.process`, which talks to it over a socket. It ends with SIGTERM, when asked to, or when nobody is left
 at the other end.
 """
@@ -16,12 +16,12 @@ from ctypes import CDLL
 from pathlib import Path
 from types import FrameType
 
-from emulation.lateness import LatenessHistogram
-from emulation.processes.channel import Channel, ChannelClosedError
-from emulation.processes.wire_format import WireFormatError
-from emulation.records import QueueSample
-from emulation.relay.packet_ring import PacketRing, ring_bytes
-from emulation.relay.protocol import (
+from bicoastal.emulation.lateness import LatenessHistogram
+from bicoastal.emulation.processes.channel import Channel, ChannelClosedError
+from bicoastal.emulation.processes.wire_format import WireFormatError
+from bicoastal.emulation.records import QueueSample
+from bicoastal.emulation.relay.packet_ring import PacketRing, ring_bytes
+from bicoastal.emulation.relay.protocol import (
     ANSWERS,
     ORDERS,
     Answer,
@@ -34,7 +34,7 @@ from emulation.relay.protocol import (
     Report,
     Restart,
 )
-from emulation.relay.world import RelayWorld
+from bicoastal.emulation.relay.world import RelayWorld
 
 AT_ONCE = 16  # frames of one interface that are received, or of one way that are sent, before the others' turn
 _IDLE_S = 0.1

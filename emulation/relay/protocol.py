@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from emulation.lateness import Lateness, worst
-from emulation.processes.wire_format import WireFormat
-from emulation.records import LinkRecord, QueueSample
-from emulation.relay.frames import BurstRule
-from wan.topology import Topology
+from bicoastal.emulation.lateness import Lateness, worst
+from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.emulation.records import LinkRecord, QueueSample
+from bicoastal.emulation.relay.frames import BurstRule
+from bicoastal.wan.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,12 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple
 
-from emulation.records import LinkRecord
-from emulation.relay.frames import ETHERNET_BYTES, BurstRule, Classifier, flip_bit_in_frame
-from emulation.streams import stream
-from wan.link import Link
-from wan.schedule import Outage
-from wan.topology import Topology
+from bicoastal.emulation.records import LinkRecord
+from bicoastal.emulation.relay.frames import ETHERNET_BYTES, BurstRule, Classifier, flip_bit_in_frame
+from bicoastal.emulation.streams import stream
+from bicoastal.wan.link import Link
+from bicoastal.wan.schedule import Outage
+from bicoastal.wan.topology import Topology
 
 _FOREVER = float("inf")
 _new = tuple.__new__  # as in `wan.link`: NamedTuple's own constructor is half as fast

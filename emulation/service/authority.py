@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from emulation.processes.credentials import Credentials
+from bicoastal.emulation.processes.credentials import Credentials
 
 VALIDITY = timedelta(days=2)
 _BACKDATED = timedelta(minutes=5)  # a clock that is set back meanwhile

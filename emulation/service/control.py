@@ -9,7 +9,7 @@ of b4's controller) counts with that much more than the delay.
 import struct
 from typing import NamedTuple
 
-from transports.base import Datagram
+from bicoastal.transports.base import Datagram
 
 LATEST_S = 0.5  # beyond the propagation delay
 _HEADER = struct.Struct("!IIId")

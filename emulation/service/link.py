@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from emulation.driver import APPLICATION, ARRIVAL, Driver, Transmit
-from emulation.flows import Flow
-from emulation.processes.coordination import ServiceAddress
-from emulation.processes.credentials import identities, service_identity, tls_context
-from emulation.realtime import RealClock
-from emulation.service.control import LATEST_S, ControlMessage, MalformedControlError
-from emulation.service.tls_stream import TlsStream
-from transports.base import Datagram
-from wan.topology import Topology
+from bicoastal.emulation.driver import APPLICATION, ARRIVAL, Driver, Transmit
+from bicoastal.emulation.flows import Flow
+from bicoastal.emulation.processes.coordination import ServiceAddress
+from bicoastal.emulation.processes.credentials import identities, service_identity, tls_context
+from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.service.control import LATEST_S, ControlMessage, MalformedControlError
+from bicoastal.emulation.service.tls_stream import TlsStream
+from bicoastal.transports.base import Datagram
+from bicoastal.wan.topology import Topology
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 0.4
 _MOST_WAITING = 1024

@@ -1,8 +1,8 @@
 """The services of one transport as a process of their own, driven in real time.
 
-`python -m emulation.service.program FD`, started with one end of a socket pair. Peers are the coasts' processes, over
-mutually authenticated TLS on a Unix socket. Whoever has no certificate of this run gets nothing, is counted and is told
-of in the records; a coast speaks for the flows that begin at its site, and for no others.
+`python -m bicoastal.emulation.service.program FD`, started with one end of a socket pair. Its peers are the coasts'
+processes, over mutually authenticated TLS on a Unix socket. A peer without a certificate of this run is refused and
+counted, and the records say so. A coast speaks for the flows that begin at its site, and for no others.
 """
 
 import os
@@ -14,10 +14,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from emulation.driver import APPLICATION, ARRIVAL, Driver, Port
-from emulation.flows import plan_flows
-from emulation.processes.channel import Channel
-from emulation.processes.coordination import (
+from bicoastal.emulation.driver import APPLICATION, ARRIVAL, Driver, Port
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.processes.channel import Channel
+from bicoastal.emulation.processes.coordination import (
     SERVICE_NEWS,
     SERVICE_ORDERS,
     Broken,
@@ -30,16 +30,16 @@ from emulation.processes.coordination import (
     ServiceOrder,
     ServicePlan,
 )
-from emulation.processes.credentials import identities, site_identity, tls_context
-from emulation.processes.worker import work
-from emulation.realtime import RealClock
-from emulation.records import NoticeRecord
-from emulation.service.control import ControlMessage, MalformedControlError
-from emulation.service.tls_stream import TlsStream
-from emulation.services import by_transport, place_services
-from transports.base import Datagram
-from transports.events import Event, Failed, Notice
-from transports.registry import Registry
+from bicoastal.emulation.processes.credentials import identities, site_identity, tls_context
+from bicoastal.emulation.processes.worker import work
+from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.records import NoticeRecord
+from bicoastal.emulation.service.control import ControlMessage, MalformedControlError
+from bicoastal.emulation.service.tls_stream import TlsStream
+from bicoastal.emulation.services import by_transport, place_services
+from bicoastal.transports.base import Datagram
+from bicoastal.transports.events import Event, Failed, Notice
+from bicoastal.transports.registry import Registry
 
 HANDSHAKE_S = 5.0  # that a peer has to show who it is
 MOST_STRANGERS = 32  # at once, that have not shown it yet

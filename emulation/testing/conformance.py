@@ -3,15 +3,23 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from emulation.base import Backend, BackgroundSpec, Capabilities, JobSpec, RunSpec, TransportUse, UnsupportedError
-from emulation.flows import plan_flows
-from emulation.records import RunRecord
-from emulation.testing import transports
-from emulation.testing.promises import broken_promises
-from transports.registry import UnknownTransportError
-from wan.allreduce import AllReduceSpec, Pattern
-from wan.loss import Bernoulli
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import (
+    Backend,
+    BackgroundSpec,
+    Capabilities,
+    JobSpec,
+    RunSpec,
+    TransportUse,
+    UnsupportedError,
+)
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.testing import transports
+from bicoastal.emulation.testing.promises import broken_promises
+from bicoastal.transports.registry import UnknownTransportError
+from bicoastal.wan.allreduce import AllReduceSpec, Pattern
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 WEST, EAST = "west", "east"
 RATE_BPS = 2.5e6  # what any machine forwards, in user space and in Python too, even a busy or an emulated one

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from transports.base import Counters, Datagram, Encodable, Endpoint, EndpointContext
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived
-from transports.registry import TransportSpec
+from bicoastal.transports.base import Counters, Datagram, Encodable, Endpoint, EndpointContext
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
+from bicoastal.transports.registry import TransportSpec
 
 PLAIN_NAME = f"{__name__}:PLAIN"
 MUTE_NAME = f"{__name__}:MUTE"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from wan.checks import check_not_negative, check_whole
+from bicoastal.wan.checks import check_not_negative, check_whole
 
 Reduction = Literal["all-reduce", "reduce-scatter"]
 REDUCTIONS: tuple[Reduction, ...] = ("all-reduce", "reduce-scatter")

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments.compare import Comparison
-from experiments.extrapolation.assumptions import Assumptions
-from experiments.extrapolation.evidence import evidence
-from experiments.extrapolation.exposure import exposed_gradient_s
-from experiments.extrapolation.fit import fit, slowest_span
-from experiments.extrapolation.measured import measure
-from experiments.extrapolation.tails_models import model_of
-from experiments.store import Store
-from wan.deployment import Deployment
-from wan.units import format_time
+from bicoastal.experiments.analysis.comparison import Comparison
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.exposure import exposed_gradient_s
+from bicoastal.experiments.extrapolation.fitting.evidence import evidence
+from bicoastal.experiments.extrapolation.fitting.fit import fit, slowest_span
+from bicoastal.experiments.extrapolation.fitting.measured import measure
+from bicoastal.experiments.extrapolation.tails.models import model_of
+from bicoastal.experiments.runs.store import Store
+from bicoastal.wan.deployment import Deployment
+from bicoastal.wan.units import format_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The compute side: how published times of computation relate to one another, with the efficiency as an input."""
 
-from wan.transformer import Transformer
+from bicoastal.wan.transformer import Transformer
 
 
 def full_over_selective(model: Transformer) -> float:

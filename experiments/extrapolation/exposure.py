@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.extrapolation.assumptions import Assumptions
-from experiments.extrapolation.stages import (
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.stages import (
     Values,
     expert_stage,
     gradient_lines,
@@ -20,7 +20,7 @@ from experiments.extrapolation.stages import (
     tensor_stage,
     wide_area_s,
 )
-from wan.deployment import Deployment
+from bicoastal.wan.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from wan.deployment import Deployment
-from wan.transformer import Recomputation
-from wan.units import format_size
+from bicoastal.wan.deployment import Deployment
+from bicoastal.wan.transformer import Recomputation
+from bicoastal.wan.units import format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.extrapolation.assumptions import Assumptions
-from experiments.extrapolation.exposure import (
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.exposure import (
     backward_pass,
     cover_s,
     exposed_gradient_s,
@@ -22,11 +22,11 @@ from experiments.extrapolation.exposure import (
     least_wan_bps,
     step_s,
 )
-from experiments.extrapolation.slowest import Dependence, Fleet, Scope, messages_in, slowest_s
-from experiments.extrapolation.stages import gradient_s, wide_area_s
-from experiments.extrapolation.tails import Array, ArrayLike, Crossing, QuantileModel
-from wan.deployment import Deployment
-from wan.units import format_time
+from bicoastal.experiments.extrapolation.stages import gradient_s, wide_area_s
+from bicoastal.experiments.extrapolation.tails.model import Array, ArrayLike, Crossing, QuantileModel
+from bicoastal.experiments.extrapolation.tails.slowest import Dependence, Fleet, Scope, messages_in, slowest_s
+from bicoastal.wan.deployment import Deployment
+from bicoastal.wan.units import format_time
 
 UNLIMITED_BPS = 1e15  # of a GPU: what is lost at this rate is lost at any
 MOST_ROUNDS = 40  # of the search for the fixed point

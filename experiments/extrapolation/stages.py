@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.extrapolation.assumptions import Assumptions
-from wan.collectives import LocalStage
-from wan.deployment import Deployment
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.wan.collectives import LocalStage
+from bicoastal.wan.deployment import Deployment
 
 Values = float | npt.NDArray[np.float64]
 

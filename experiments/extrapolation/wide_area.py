@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from experiments.extrapolation.assumptions import Assumptions
-from experiments.extrapolation.exposure import cover_s, least_wan_bps
-from experiments.extrapolation.stages import gradient_s, wide_area_s
-from wan.deployment import Deployment
-from wan.units import format_time
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.exposure import cover_s, least_wan_bps
+from bicoastal.experiments.extrapolation.stages import gradient_s, wide_area_s
+from bicoastal.wan.deployment import Deployment
+from bicoastal.wan.units import format_time
 
 CHUNKS = 8
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from emulation.base import Backend, Capabilities, RunSpec, TransportUse, UnsupportedError
-from emulation.records import FlowRecord, IterationRecord, RunRecord
-from emulation.simulator import SimulatorBackend
-from emulation.testing import BackendConformanceError, BackendReport, check_backend
-from emulation.testing.transports import PLAIN
-from transports.registry import Registry
-from transports.testing import check_transport
-from wan.loss import NoLoss
+from bicoastal.emulation.base import Backend, Capabilities, RunSpec, TransportUse, UnsupportedError
+from bicoastal.emulation.records import FlowRecord, IterationRecord, RunRecord
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.emulation.testing import BackendConformanceError, BackendReport, check_backend
+from bicoastal.emulation.testing.transports import PLAIN
+from bicoastal.transports.registry import Registry
+from bicoastal.transports.testing import check_transport
+from bicoastal.wan.loss import NoLoss
 
 
 def simulator() -> SimulatorBackend:
@@ -300,8 +300,8 @@ def test_a_refusal_is_an_exception_and_not_a_record() -> None:
     assert sentences(check_backend(Swallowing(Registry.installed()))) == [
         f"{request} left a record with status 'failed' instead of raising {error}"
         for request, error in (
-            ("running emulation.testing.transports:DEMANDING", "UnsupportedError"),
-            ("running emulation.testing.transports:PROGRAM", "UnsupportedError"),
+            ("running bicoastal.emulation.testing.transports:DEMANDING", "UnsupportedError"),
+            ("running bicoastal.emulation.testing.transports:PROGRAM", "UnsupportedError"),
             ("an unknown transport", "UnknownTransportError"),
             ("an unknown parameter", "ValueError"),
         )

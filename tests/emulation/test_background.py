@@ -1,9 +1,9 @@
 """Both ends make the same octets by themselves, and no two places are alike."""
 
-from emulation.background import BackgroundOctets
-from emulation.flows import plan_flows
+from bicoastal.emulation.background import BackgroundOctets
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.transports.registry import Registry
 from runs import background, plane, planes, run_spec
-from transports.registry import Registry
 
 PLANES = planes(plane(), plane("plane1", rate_bps=3e8))
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from runs import background, job, plane, planes, run_spec
-from wan.topology import LinkSpec, Path, Site, Topology
 
 
 @pytest.mark.parametrize(

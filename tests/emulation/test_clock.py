@@ -1,6 +1,6 @@
 """Virtual time passes when somebody waits, and never goes back."""
 
-from emulation.clock import VirtualClock
+from bicoastal.emulation.clock import VirtualClock
 
 
 def test_waiting_is_over_at_once_and_exactly_at_the_time_waited_for() -> None:

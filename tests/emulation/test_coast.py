@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulation.base import RunSpec
-from emulation.coast import CoastSession, Send
-from emulation.flows import Flow, message_id, plan_flows
+from bicoastal.emulation.base import RunSpec
+from bicoastal.emulation.coast import CoastSession, Send
+from bicoastal.emulation.flows import Flow, message_id, plan_flows
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.allreduce import Pattern
 from runs import job, plane, planes, run_spec
 from toys import STRIPER
-from transports.events import Buffer
-from transports.registry import Registry
-from wan.allreduce import Pattern
 
 RATES = (1e9, 2e9, 5e8)
 

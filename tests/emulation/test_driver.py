@@ -6,10 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulation.clock import VirtualClock
-from emulation.driver import APPLICATION, ARRIVAL, DEPARTURE, SAMPLING, TIMER, Driver, Lane, Port, SpinningError
-from transports.base import Datagram, Machine
-from transports.events import Event, Notice
+from bicoastal.emulation.clock import VirtualClock
+from bicoastal.emulation.driver import (
+    APPLICATION,
+    ARRIVAL,
+    DEPARTURE,
+    SAMPLING,
+    TIMER,
+    Driver,
+    Lane,
+    Port,
+    SpinningError,
+)
+from bicoastal.transports.base import Datagram, Machine
+from bicoastal.transports.events import Event, Notice
 
 
 class Scripted(Machine):

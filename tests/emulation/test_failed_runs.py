@@ -2,10 +2,10 @@
 
 import pytest
 
-from emulation.testing.transports import FLIPPING_NAME, MUTE_NAME, STALLING_NAME
+from bicoastal.emulation.testing.transports import FLIPPING_NAME, MUTE_NAME, STALLING_NAME
+from bicoastal.wan.allreduce import Pattern
+from bicoastal.wan.schedule import Outage
 from runs import PLAIN, background, iterations, job, plane, planes, run_spec, simulate
-from wan.allreduce import Pattern
-from wan.schedule import Outage
 
 
 @pytest.mark.parametrize("transport", ["reno", "cubic", "adaptive"])

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulation.flows import Lane, message_bound_s, message_id, stripe, trip_of
-from wan.schedule import RateStep
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.flows import Lane, message_bound_s, message_id, stripe, trip_of
+from bicoastal.wan.schedule import RateStep
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 
 def planes(*rates_and_delays: tuple[float, float]) -> Topology:

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.base import BackgroundSpec, RunSpec
-from emulation.clock import VirtualClock
-from emulation.driver import APPLICATION, Driver, Port
-from emulation.flows import plan_flows
-from emulation.jobs import BackgroundRun, FlowPorts, JobRun
-from emulation.records import RunRecord
+from bicoastal.emulation.base import BackgroundSpec, RunSpec
+from bicoastal.emulation.clock import VirtualClock
+from bicoastal.emulation.driver import APPLICATION, Driver, Port
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.jobs import BackgroundRun, FlowPorts, JobRun
+from bicoastal.emulation.records import RunRecord
+from bicoastal.transports.base import Counters, Datagram, Endpoint
+from bicoastal.transports.events import Buffer, Event, MessageReceived
+from bicoastal.transports.registry import Registry
 from runs import background, iterations, job, plane, planes, run_spec, simulate
-from transports.base import Counters, Datagram, Endpoint
-from transports.events import Buffer, Event, MessageReceived
-from transports.registry import Registry
 
 
 class Desk(Endpoint):

@@ -8,16 +8,16 @@ from itertools import pairwise
 
 import pytest
 
-from emulation.base import RunSpec, UnsupportedError
-from emulation.records import RunRecord
-from emulation.streams import stream
+from bicoastal.emulation.base import RunSpec, UnsupportedError
+from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.streams import stream
+from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Machine, ServiceContext, ServicePlacement
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
+from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from runs import DELAY_S, background, job, plane, planes, run_spec, simulate
 from toy_frame import Frame
 from toys import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
-from transports.base import Datagram, Endpoint, EndpointContext, Machine, ServiceContext, ServicePlacement
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
-from transports.registry import TransportSpec
-from wan.topology import LinkSpec, Path, Site, Topology
 
 
 def toy(make: Callable[[EndpointContext], Endpoint]) -> TransportSpec:

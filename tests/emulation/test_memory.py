@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes, run_memory_bytes
+from bicoastal.emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes, run_memory_bytes
+from bicoastal.wan.allreduce import AllReduceSpec
 from runs import background, plane, planes, run_spec
-from wan.allreduce import AllReduceSpec
 
 MEASURE = """
 import sys
 from runs import job, plane, planes, run_spec, simulate
-from emulation.memory import run_memory_bytes
+from bicoastal.emulation.memory import run_memory_bytes
 
 def peak_bytes():
     with open("/proc/self/status") as file:

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from emulation.driver import APPLICATION, SAMPLING, TIMER, Driver
-from emulation.realtime import RealClock
+from bicoastal.emulation.driver import APPLICATION, SAMPLING, TIMER, Driver
+from bicoastal.emulation.realtime import RealClock
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from emulation.registry import GROUP, BackendRegistry, UnknownBackendError
-from emulation.simulator import SimulatorBackend
+from bicoastal.emulation.registry import GROUP, BackendRegistry, UnknownBackendError
+from bicoastal.emulation.simulator import SimulatorBackend
 
 
 def registry(**values: str) -> BackendRegistry:
@@ -19,7 +19,7 @@ def test_the_simulator_comes_in_by_the_door_that_third_parties_use() -> None:
 
 
 def test_names_are_sorted_and_nothing_is_imported_before_it_is_resolved() -> None:
-    made = registry(zeta="no_such_module:Backend", alpha="emulation.simulator:SimulatorBackend")
+    made = registry(zeta="no_such_module:Backend", alpha="bicoastal.emulation.simulator:SimulatorBackend")
     assert made.names() == ("alpha", "zeta")
     assert made.resolve("alpha") is SimulatorBackend
 
@@ -47,9 +47,9 @@ def test_what_cannot_be_had_is_said_in_one_sentence(
         broken="a_broken_backend:Backend",
         leaving="a_leaving_backend:Backend",
         missing="no_such_module:Backend",
-        absent="emulation.simulator:NoSuchBackend",
-        instance="emulation.registry:GROUP",
-        other="emulation.clock:VirtualClock",
+        absent="bicoastal.emulation.simulator:NoSuchBackend",
+        instance="bicoastal.emulation.registry:GROUP",
+        other="bicoastal.emulation.clock:VirtualClock",
     )
     with pytest.raises(UnknownBackendError, match=message):
         made.resolve(name)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from bicoastal.wan.schedule import Outage, RateStep
 from runs import (
     DATA_WIRE_BYTES,
     DELAY_S,
@@ -17,7 +18,6 @@ from runs import (
     run_spec,
     simulate,
 )
-from wan.schedule import Outage, RateStep
 
 
 def test_an_outage_takes_what_is_on_the_wire() -> None:

@@ -5,7 +5,8 @@ One packet of TCP that carries a message of n bytes is n + 16 (framing) + 52 (he
 
 import pytest
 
-from emulation.records import FlowRecord, RunRecord
+from bicoastal.emulation.records import FlowRecord, RunRecord
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from runs import (
     ACK_WIRE_BYTES,
     DATA_BYTES,
@@ -23,7 +24,6 @@ from runs import (
     run_spec,
     simulate,
 )
-from wan.topology import LinkSpec, Path, Site, Topology
 
 
 def flow(record: RunRecord, source: str, iteration: int = 0, *, job: str = "job", trip: int = 0) -> FlowRecord:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.base import UnsupportedError
-from emulation.simulator import SimulatorBackend
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.transports.registry import Registry, UnknownTransportError
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.schedule import Outage
 from runs import PLAIN, background, iterations, job, links, plane, planes, run_spec, simulate
-from transports.registry import Registry, UnknownTransportError
-from wan.loss import Bernoulli
-from wan.schedule import Outage
 
 
 @pytest.mark.parametrize("transport", ["reno", "cubic", "adaptive", PLAIN])
@@ -142,9 +142,9 @@ def test_names_and_parameters_that_do_not_exist_are_refused_in_a_sentence() -> N
 
 def test_what_the_simulator_lacks_is_unsupported_and_says_why() -> None:
     with pytest.raises(UnsupportedError, match=r"^check-demanding needs a-feature-that-no-world-has, which sim lacks$"):
-        simulate(run_spec(planes(plane()), job("emulation.testing.transports:DEMANDING")))
+        simulate(run_spec(planes(plane()), job("bicoastal.emulation.testing.transports:DEMANDING")))
     with pytest.raises(UnsupportedError, match=r"^check-program is a program for real packets; sim has none$"):
-        simulate(run_spec(planes(plane()), job("emulation.testing.transports:PROGRAM")))
+        simulate(run_spec(planes(plane()), job("bicoastal.emulation.testing.transports:PROGRAM")))
 
 
 def test_the_simulator_resolves_names_in_the_registry_it_is_given() -> None:

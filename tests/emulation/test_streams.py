@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from emulation.streams import stream
+from bicoastal.emulation.streams import stream
 
 NAMES = (
     "link/plane0/forth/loss",
@@ -38,7 +38,8 @@ def test_seed_and_name_cannot_be_mistaken_for_another_pair() -> None:
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_streams_do_not_depend_on_the_process(hash_seed: str) -> None:
-    code = f"from emulation.streams import stream; print([stream(7, name).getrandbits(64) for name in {NAMES!r}])"
+    draw = f"print([stream(7, name).getrandbits(64) for name in {NAMES!r}])"
+    code = f"from bicoastal.emulation.streams import stream; {draw}"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": hash_seed},

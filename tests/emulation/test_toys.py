@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.base import JobSpec, RunSpec, TransportUse, UnsupportedError
-from emulation.records import RunRecord
-from emulation.simulator import SimulatorBackend
+from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse, UnsupportedError
+from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.loss import Bernoulli, LossSpec, NoLoss
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from toy_frame import OVERHEAD_BYTES
 from toys import NATIVE, STEERED, STRIPER
-from transports.registry import Registry
-from wan.allreduce import AllReduceSpec
-from wan.loss import Bernoulli, LossSpec, NoLoss
-from wan.topology import LinkSpec, Path, Site, Topology
 
 SHARD_BYTES = 500_000
 RATE_BPS = 1e8

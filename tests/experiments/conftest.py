@@ -1,7 +1,7 @@
 import pytest
 
-from emulation.registry import BackendRegistry
-from transports.registry import Registry
+from bicoastal.emulation.registry import BackendRegistry
+from bicoastal.transports.registry import Registry
 from worlds import BACKENDS, TRANSPORTS
 
 

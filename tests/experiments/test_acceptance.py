@@ -5,18 +5,18 @@ from statistics import median
 
 import pytest
 
-from emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
-from emulation.records import RunRecord
-from emulation.scaled import scaled_run
-from emulation.simulator import SimulatorBackend
-from experiments.overrides import parse_override
-from experiments.scenario import load_scenario
-from transports.base import Endpoint, EndpointContext
-from transports.registry import Registry, TransportSpec
-from wan.allreduce import AllReduceSpec
-from wan.loss import TailOfBurst
-from wan.schedule import RateStep
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
+from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.scaled import scaled_run
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.experiments.scenario.overrides import parse_override
+from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.transports.base import Endpoint, EndpointContext
+from bicoastal.transports.registry import Registry, TransportSpec
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.loss import TailOfBurst
+from bicoastal.wan.schedule import RateStep
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 RTT_S = 0.060
 BDP_BYTES = 7_500_000  # of 1 Gbit/s

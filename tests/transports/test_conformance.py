@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
+from bicoastal.transports.registry import Registry
+from bicoastal.transports.testing import check_transport
 from toys import STEERED, STRIPER
-from transports.registry import Registry
-from transports.testing import check_transport
 
 SCHEDULES = 1200
 CHUNKS = 6  # so that parallel workers share the work

@@ -3,8 +3,8 @@ from typing import Literal, Optional, cast
 
 import pytest
 
+from bicoastal.transports.registry import Registry, TransportSpec, UnknownTransportError
 from toys import NATIVE, STEERED, STRIPER, ArqEndpoint
-from transports.registry import Registry, TransportSpec, UnknownTransportError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wan.allreduce import AllReduceSpec, Coast, Outgoing, gradient
-from wan.collectives import LocalStage
+from bicoastal.wan.allreduce import AllReduceSpec, Coast, Outgoing, gradient
+from bicoastal.wan.collectives import LocalStage
 
 PATTERNS = ["exchange", "reduce-scatter"]
 SITES = ("west", "east")

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from wan.collectives import LocalStage
+from bicoastal.wan.collectives import LocalStage
 
 # A hundred-trillion-parameter model's gradients of one layer on one GPU, and an NVLink of 1.8 TB/s (arXiv 2407.12819).
 STAGE = LocalStage(name="rack", collective="all-reduce", ranks=4, volume_bytes=19.88e9, rate_Bps=1.8e12)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wan.deployment import Deployment
-from wan.deployment_file import deployment_from_mapping
+from bicoastal.wan.deployment import Deployment
+from bicoastal.wan.deployment_file import deployment_from_mapping
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "deployments"
 FILE = FOLDER / "hundred-trillion.toml"

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from transports.base import Datagram
-from wan.link import Arrival, Link
-from wan.loss import Bernoulli, Combined, NoLoss, Periodic
-from wan.recorded_loss import Listed
-from wan.schedule import Outage, RateStep, capacity_trace
-from wan.topology import LinkSpec
+from bicoastal.transports.base import Datagram
+from bicoastal.wan.link import Arrival, Link
+from bicoastal.wan.loss import Bernoulli, Combined, NoLoss, Periodic
+from bicoastal.wan.recorded_loss import Listed
+from bicoastal.wan.schedule import Outage, RateStep, capacity_trace
+from bicoastal.wan.topology import LinkSpec
 
 RATE_BPS = 8e6  # one byte per microsecond
 DELAY_S = 0.030

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from transports.base import Datagram
-from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
-from wan.recorded_loss import Listed, Trace
+from bicoastal.transports.base import Datagram
+from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed, Trace
 
 PACKET = Datagram(0, b"", 1500, 0.0)
 ACK = Datagram(0, b"", 52, 0.0)

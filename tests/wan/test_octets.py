@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wan.octets import Collected, Repeated
+from bicoastal.wan.octets import Collected, Repeated
 
 
 def array_of(size: int) -> np.ndarray:

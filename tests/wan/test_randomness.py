@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wan.randomness import NEVER, SplitMix64, geometric
+from bicoastal.wan.randomness import NEVER, SplitMix64, geometric
 
 
 def test_splitmix64_gives_the_published_sequence() -> None:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from wan.loss import Bernoulli
-from wan.scaling import round_divisor, scaled_topology
-from wan.schedule import Outage, RateStep
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.scaling import round_divisor, scaled_topology
+from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 LINK = LinkSpec(
     name="plane",

@@ -1,6 +1,6 @@
 import pytest
 
-from wan.schedule import Outage, RateStep, capacity_trace, capacity_trace_from_text, check_events
+from bicoastal.wan.schedule import Outage, RateStep, capacity_trace, capacity_trace_from_text, check_events
 
 
 def test_a_trace_becomes_one_step_per_change() -> None:

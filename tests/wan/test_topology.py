@@ -3,9 +3,9 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from wan.loss import Bernoulli
-from wan.schedule import Outage, RateStep
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 SITES = (Site(name="west"), Site(name="middle"), Site(name="east"))
 

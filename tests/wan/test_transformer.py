@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from wan.transformer import Transformer
+from bicoastal.wan.transformer import Transformer
 
 # GPT-3 175B, and the four models of arXiv 2205.05198 table 3 (heads, hidden, layers; 2,048 tokens, vocabulary 51,200)
 GPT3 = Transformer(layers=96, hidden=12288, sequence=2048, vocabulary=51200, heads=96, embeddings=1, dropout=True)

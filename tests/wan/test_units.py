@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wan.units import (
+from bicoastal.wan.units import (
     format_rate,
     format_size,
     format_time,

@@ -7,9 +7,17 @@ free for it. So whatever the controller does meanwhile, the network is not promi
 from collections import deque
 from collections.abc import Sequence
 
-from transports.b4.messages import AgentState, Grant, MalformedMessageError, PathReport, Share, decode, wire_bytes
-from transports.base import Datagram, Encodable, Rng
-from transports.events import Notice
+from bicoastal.transports.b4.messages import (
+    AgentState,
+    Grant,
+    MalformedMessageError,
+    PathReport,
+    Share,
+    decode,
+    wire_bytes,
+)
+from bicoastal.transports.base import Datagram, Encodable, Rng
+from bicoastal.transports.events import Notice
 
 CONTROLLER = -1  # the path to the first service
 FOREVER = float("inf")

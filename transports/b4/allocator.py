@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import fsum, inf
 
-from transports.b4.bandwidth import Application, BandwidthFunction
-from transports.b4.generation import MOST_ROUNDS, Listed, Preference, Search, generate, generate_fairest
-from transports.b4.network import Network
-from transports.b4.quantise import Quantiser, quanta_in_one
-from transports.b4.tunnels import Route, Tunnel, TunnelTable, closed_edges
-from wan.checks import check_name, check_whole
+from bicoastal.transports.b4.bandwidth import Application, BandwidthFunction
+from bicoastal.transports.b4.generation import MOST_ROUNDS, Listed, Preference, Search, generate, generate_fairest
+from bicoastal.transports.b4.network import Network
+from bicoastal.transports.b4.quantise import Quantiser, quanta_in_one
+from bicoastal.transports.b4.tunnels import Route, Tunnel, TunnelTable, closed_edges
+from bicoastal.wan.checks import check_name, check_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import fsum, inf
 
-from wan.checks import check_name, check_not_negative, check_positive
+from bicoastal.wan.checks import check_name, check_not_negative, check_positive
 
 FAIR_SHARE_UNIT_BPS = 1e9
 """What weight 1 gets at fair share 1: the paper's bandwidth functions are drawn in Gbit/s (Figure 6)."""

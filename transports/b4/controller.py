@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from transports.b4.messages import AgentState, Grant, MalformedMessageError, Share, decode, wire_bytes
-from transports.b4.packets import DATA_OVERHEAD_BYTES
-from transports.b4.parameters import ControlledParameters, job_of
-from transports.b4.plan import EdgeKey, Want, capacity_bps, edges_of, share_out
-from transports.base import Datagram, Machine, Rng, ServiceContext, ServicePlacement
-from transports.events import Event, Notice
-from wan.topology import Topology
+from bicoastal.transports.b4.messages import AgentState, Grant, MalformedMessageError, Share, decode, wire_bytes
+from bicoastal.transports.b4.parameters import ControlledParameters, job_of
+from bicoastal.transports.b4.plan import EdgeKey, Want, capacity_bps, edges_of, share_out
+from bicoastal.transports.base import Datagram, Machine, Rng, ServiceContext, ServicePlacement
+from bicoastal.transports.events import Event, Notice
+from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES
+from bicoastal.wan.topology import Topology
 
 FOREVER = float("inf")
 TOLERANCE = 1e-9  # of a capacity: sums of rates that fill a link exactly may exceed it by rounding

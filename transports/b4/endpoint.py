@@ -4,9 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transports.b4.agent import CONTROLLER, Agent
-from transports.b4.lane import FOREVER
-from transports.b4.packets import (
+from bicoastal.transports.b4.agent import CONTROLLER, Agent
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
+from bicoastal.transports.paced.lane import FOREVER
+from bicoastal.transports.paced.packets import (
     RATE_UNIT_BPS,
     Data,
     Frame,
@@ -16,11 +18,9 @@ from transports.b4.packets import (
     Welcome,
     decode,
 )
-from transports.b4.receiver import Receiving
-from transports.b4.sending import Sending
-from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
-from transports.tcp.stream import StreamError
+from bicoastal.transports.paced.receiver import Receiving
+from bicoastal.transports.paced.sending import Sending
+from bicoastal.transports.stream import StreamError
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 8.0
 MAX_HANDSHAKE_TRIES = 12

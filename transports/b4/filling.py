@@ -18,7 +18,7 @@ from copy import copy
 from itertools import pairwise
 from math import fsum, inf
 
-from transports.b4.bandwidth import BandwidthFunction
+from bicoastal.transports.b4.bandwidth import BandwidthFunction
 
 TOLERANCE = 1e-9
 """Relative: far above the rounding of some thousand additions, far below any rate that matters."""

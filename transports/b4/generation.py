@@ -12,11 +12,19 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Protocol
 
-from transports.b4.bandwidth import BandwidthFunction
-from transports.b4.filling import TOLERANCE, Filling, Usage
-from transports.b4.network import Network
-from transports.b4.quantise import SAME_FAIRNESS, spread
-from transports.b4.tunnels import Route, Tunnel, TunnelTable, cheapest_routes_from, first_open, route_of, tunnel_of
+from bicoastal.transports.b4.bandwidth import BandwidthFunction
+from bicoastal.transports.b4.filling import TOLERANCE, Filling, Usage
+from bicoastal.transports.b4.network import Network
+from bicoastal.transports.b4.quantise import SAME_FAIRNESS, spread
+from bicoastal.transports.b4.tunnels import (
+    Route,
+    Tunnel,
+    TunnelTable,
+    cheapest_routes_from,
+    first_open,
+    route_of,
+    tunnel_of,
+)
 
 MOST_ROUNDS = 100
 """Of `generate_fairest`: costs may double in each, and hardly any network gains by more than ten."""

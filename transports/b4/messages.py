@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeVar
 
-from transports.base import Encodable
-from transports.events import Buffer
+from bicoastal.transports.base import Encodable
+from bicoastal.transports.events import Buffer
 
 VERSION = 1
 IP_TCP_TLS_BYTES = 20 + 32 + 22  # what carries a message over TLS 1.3: IP, TCP with timestamps, record and tag

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from wan.checks import check_name, check_not_negative
-from wan.topology import Topology
+from bicoastal.wan.checks import check_name, check_not_negative
+from bicoastal.wan.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

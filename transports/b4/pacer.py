@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Sequence
 
-from transports.b4.agent import CONTROLLER, FOREVER, Agent
-from transports.base import Datagram, Pacer
-from transports.events import Connected, Event
+from bicoastal.transports.b4.agent import CONTROLLER, FOREVER, Agent
+from bicoastal.transports.base import Datagram, Pacer
+from bicoastal.transports.events import Connected, Event
 
 
 class AgentPacer(Pacer):

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 
-from transports.b4.allocator import FlowGroup, allocate
-from transports.b4.bandwidth import Application
-from transports.b4.network import Edge, Network
-from transports.b4.tunnels import Tunnel
-from wan.topology import Topology
+from bicoastal.transports.b4.allocator import FlowGroup, allocate
+from bicoastal.transports.b4.bandwidth import Application
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.transports.b4.tunnels import Tunnel
+from bicoastal.wan.topology import Topology
 
 _CLASS_STEP = 1e5
 _UNLIMITED_BPS = 1e15  # of the edge by which a flow enters the network

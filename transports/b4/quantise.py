@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from math import floor, inf
 
-from transports.b4.bandwidth import BandwidthFunction
-from transports.b4.filling import TOLERANCE, Filling, Usage
-from transports.b4.tunnels import Route
-from wan.checks import check_positive
+from bicoastal.transports.b4.bandwidth import BandwidthFunction
+from bicoastal.transports.b4.filling import TOLERANCE, Filling, Usage
+from bicoastal.transports.b4.tunnels import Route
+from bicoastal.wan.checks import check_positive
 
 MOST_STAGES = 8
 """That are kept: each costs a change for every decision, and saves the filling up to it."""

@@ -1,16 +1,22 @@
 """The paced transports, as the registry sees them."""
 
-from transports.b4.agent import Agent
-from transports.b4.controller import make_controller
-from transports.b4.endpoint import B4Endpoint
-from transports.b4.pacer import AgentPacer
-from transports.b4.parameters import B4Parameters, ControlledParameters, PacedParameters, RdmaParameters, job_of
-from transports.b4.rdma import GoBackSender, InOrderReceiver, TimeoutSender
-from transports.b4.receiver import Receiving, SelectiveReceiver
-from transports.b4.sender import SelectiveSender
-from transports.b4.sending import Sending
-from transports.base import Endpoint, EndpointContext, Pacer
-from transports.registry import TransportSpec
+from bicoastal.transports.b4.agent import Agent
+from bicoastal.transports.b4.controller import make_controller
+from bicoastal.transports.b4.endpoint import B4Endpoint
+from bicoastal.transports.b4.pacer import AgentPacer
+from bicoastal.transports.b4.parameters import (
+    B4Parameters,
+    ControlledParameters,
+    PacedParameters,
+    RdmaParameters,
+    job_of,
+)
+from bicoastal.transports.base import Endpoint, EndpointContext, Pacer
+from bicoastal.transports.paced.receiver import Receiving, SelectiveReceiver
+from bicoastal.transports.paced.sender import SelectiveSender
+from bicoastal.transports.paced.sending import Sending
+from bicoastal.transports.rdma.endpoints import GoBackSender, InOrderReceiver, TimeoutSender
+from bicoastal.transports.registry import TransportSpec
 
 INITIAL_BPS = 1e6  # per path, for who has never heard from a controller
 
@@ -121,7 +127,7 @@ KERNEL_B4 = TransportSpec(
     description="the kernel's TCP paced at a controller's rates, its window too wide to matter",
     requires=frozenset({"kernel cubic", "learned windows"}),
     parameters=ControlledParameters,
-    program="emulation.ends.kernel_steered:cubic_end",
+    program="bicoastal.emulation.ends.kernel_steered:cubic_end",
     make_pacer=_pacer,
     make_services=make_controller,
     colour="#e7b8d4",

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from transports.b4.network import Network
-from wan.checks import check_name, check_whole
-from wan.topology import Path, Topology
+from bicoastal.transports.b4.network import Network
+from bicoastal.wan.checks import check_name, check_whole
+from bicoastal.wan.topology import Path, Topology
 
 Route = tuple[int, ...]
 """Positions in `Network.edges`, from the first to the last. Routes of one cost and length compare by them."""

@@ -22,9 +22,9 @@ more than chance would, or as long as nothing is known. Everything else is repai
 
 from enum import Enum
 
-from transports.congestion.base import Ack, CongestionControl, RepairTimeout
-from transports.congestion.cubic import BETA, Cubic, regrowth_s
-from transports.congestion.measurement import (
+from bicoastal.transports.congestion.base import Ack, CongestionControl, RepairTimeout
+from bicoastal.transports.congestion.cubic import BETA, Cubic, regrowth_s
+from bicoastal.transports.congestion.measurement import (
     FOREVER,
     AckTrain,
     BurstRate,
@@ -34,7 +34,7 @@ from transports.congestion.measurement import (
     RateProbe,
     Round,
 )
-from transports.congestion.own_queue import OwnQueue
+from bicoastal.transports.congestion.own_queue import OwnQueue
 
 LOSING_RTTS = 3  # between two losses before a rate is known: they are no chance
 FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone

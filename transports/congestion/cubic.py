@@ -2,10 +2,10 @@
 
 from math import cbrt
 
-from transports.congestion.ack_train import AckTrainHyStart
-from transports.congestion.base import Ack
-from transports.congestion.hystart import HyStart
-from transports.congestion.loss_based import LossBased
+from bicoastal.transports.congestion.ack_train import AckTrainHyStart
+from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.hystart import HyStart
+from bicoastal.transports.congestion.loss_based import LossBased
 
 C = 0.4  # segments / s³, RFC 9438 §5.1
 BETA = 0.7  # RFC 9438 §4.6

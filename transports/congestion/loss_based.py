@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from typing import NamedTuple
 
-from transports.congestion.ack_train import AckTrainHyStart
-from transports.congestion.base import Ack, CongestionControl
-from transports.congestion.hystart import HyStart
+from bicoastal.transports.congestion.ack_train import AckTrainHyStart
+from bicoastal.transports.congestion.base import Ack, CongestionControl
+from bicoastal.transports.congestion.hystart import HyStart
 
 REDUCES = ("flight", "window")
 

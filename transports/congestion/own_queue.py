@@ -3,7 +3,7 @@
 Times are seconds, rates bit/s of payload.
 """
 
-from transports.congestion.measurement import FOREVER, MIN_POINTS, QueueDelay
+from bicoastal.transports.congestion.measurement import FOREVER, MIN_POINTS, QueueDelay
 
 SPARE_SEGMENTS = 4  # in the window beside its headroom: acknowledgements come for two at a time
 PROBE_SEGMENTS = 4  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way

@@ -1,6 +1,6 @@
 """TCP Reno as NewReno keeps it: additive increase by byte counting, halving upon loss (RFC 5681, 3465, 6582)."""
 
-from transports.congestion.loss_based import LossBased
+from bicoastal.transports.congestion.loss_based import LossBased
 
 
 class Reno(LossBased):

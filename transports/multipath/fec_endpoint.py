@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
-from transports.multipath.codes import ErasureCode
-from transports.multipath.fec_lane import INFINITY, SendingLane
-from transports.multipath.fec_receiver import FIRST_PATIENCE_S, FecReceiver
-from transports.multipath.fec_sender import FecSender, Protection
-from transports.multipath.fec_wire import (
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.coding.codes import ErasureCode
+from bicoastal.transports.coding.redundancy import ALL_CODES, MESSAGES_PER_STEP
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
+from bicoastal.transports.multipath.fec_lane import INFINITY, SendingLane
+from bicoastal.transports.multipath.fec_receiver import FIRST_PATIENCE_S, FecReceiver
+from bicoastal.transports.multipath.fec_sender import FecSender, Protection
+from bicoastal.transports.multipath.fec_wire import (
     Announcement,
     ControlFrame,
     ControlReader,
@@ -22,13 +23,12 @@ from transports.multipath.fec_wire import (
     is_sounding,
     sounding_index,
 )
-from transports.multipath.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
-from transports.multipath.quic import MAX_MESSAGE_ID, QuicParameters
-from transports.multipath.quic_credentials import Credentials, credentials_of
-from transports.multipath.quic_link import QuicLink, total_counters
-from transports.multipath.redundancy import ALL_CODES, MESSAGES_PER_STEP
-from transports.multipath.sounding import Sounding, SpreadMeter
-from wan.checks import check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.transports.multipath.sounding import Sounding, SpreadMeter
+from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
+from bicoastal.transports.quic.credentials import Credentials, credentials_of
+from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
+from bicoastal.transports.quic.link import QuicLink, total_counters
+from bicoastal.wan.checks import check_not_negative, check_positive, check_probability, check_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

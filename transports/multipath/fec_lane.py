@@ -3,9 +3,9 @@
 from collections import deque
 from enum import Enum
 
-from transports.multipath.interleaving import Lane
-from transports.multipath.loss_meter import LossMeter
-from transports.multipath.quic_link import ACK_DELAY_S, ACK_EVERY, QuicLink
+from bicoastal.transports.coding.interleaving import Lane
+from bicoastal.transports.paths.loss_meter import LossMeter
+from bicoastal.transports.quic.link import ACK_DELAY_S, ACK_EVERY, QuicLink
 
 INFINITY = float("inf")
 LEAST_PATIENCE_S = 0.002

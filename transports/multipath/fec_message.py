@@ -1,10 +1,10 @@
 """A message on its way out: its blocks, what is known of their symbols, and what each still needs."""
 
-from transports.events import Buffer
-from transports.multipath.codes import Encoder, block_checksum
-from transports.multipath.fec_wire import SYMBOL_HEADER, Announcement
-from transports.multipath.interleaving import block_sizes
-from transports.multipath.redundancy import Redundancy
+from bicoastal.transports.coding.codes import Encoder, block_checksum
+from bicoastal.transports.coding.interleaving import block_sizes
+from bicoastal.transports.coding.redundancy import Redundancy
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.multipath.fec_wire import SYMBOL_HEADER, Announcement
 
 
 class OutgoingBlock:

@@ -2,9 +2,10 @@
 
 from collections import deque
 
-from transports.events import Buffer
-from transports.multipath.codes import CorruptBlockError, Decoder
-from transports.multipath.fec_wire import (
+from bicoastal.transports.coding.codes import CorruptBlockError, Decoder
+from bicoastal.transports.coding.interleaving import block_sizes
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.multipath.fec_wire import (
     ANNOUNCEMENT_BLOCK,
     SYMBOL_HEADER,
     Announcement,
@@ -14,7 +15,6 @@ from transports.multipath.fec_wire import (
     Missing,
     decode_announcement,
 )
-from transports.multipath.interleaving import block_sizes
 
 INFINITY = float("inf")
 PARKED_BYTES = 64 << 20  # of symbols whose message has not been announced yet

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from transports.events import Buffer
-from transports.multipath.codes import ErasureCode
-from transports.multipath.fec_lane import SendingLane, Verdict
-from transports.multipath.fec_message import OutgoingMessage
-from transports.multipath.fec_wire import (
+from bicoastal.transports.coding.codes import ErasureCode
+from bicoastal.transports.coding.interleaving import block_sizes, interleave, land_together
+from bicoastal.transports.coding.redundancy import Demand, Redundancy, choose_redundancy
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.multipath.fec_lane import SendingLane, Verdict
+from bicoastal.transports.multipath.fec_message import OutgoingMessage
+from bicoastal.transports.multipath.fec_wire import (
     ANNOUNCEMENT_BLOCK,
     SOUNDING_BLOCK,
     SYMBOL_HEADER,
@@ -22,9 +24,7 @@ from transports.multipath.fec_wire import (
     Missing,
     announcement_bytes,
 )
-from transports.multipath.interleaving import block_sizes, interleave, land_together
-from transports.multipath.quic_path import Report, Symbol
-from transports.multipath.redundancy import Demand, Redundancy, choose_redundancy
+from bicoastal.transports.quic.path import Report, Symbol
 
 ANNOUNCEMENTS = 8  # in DATAGRAM frames on each path that carries that many symbols or more
 GRAIN_BYTES = 16  # symbols are a multiple of it, which the codes like

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from transports.multipath.codes import ErasureCode
-from transports.multipath.redundancy import ALL_CODES
+from bicoastal.transports.coding.codes import ErasureCode
+from bicoastal.transports.coding.redundancy import ALL_CODES
 
 SYMBOL_HEADER = Struct(">IHI")
 ANNOUNCEMENT_BLOCK = 0xFFFF

@@ -6,9 +6,9 @@ Kind 1 is a message's beginning, and tells identifier (8) and length (7) besides
 
 from collections import deque
 
-from transports.events import Buffer
-from transports.multipath.quic_path import Report, Symbol
-from transports.recovery.ranges import RangeSet
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.quic.path import Report, Symbol
+from bicoastal.transports.recovery.ranges import RangeSet
 
 HEADER_BYTES, ANNOUNCEMENT_BYTES = 12, 15
 MAX_MESSAGE_BYTES = 1 << 40

@@ -12,11 +12,11 @@ client sounds: it opened the connection because it has much to send.
 from collections import deque
 from itertools import pairwise
 
-from transports.congestion.base import CongestionControl
-from transports.multipath.fec_wire import SOUNDING_BLOCK, SYMBOL_HEADER, Spread
-from transports.multipath.quic_congestion import QuicAdaptive
-from transports.multipath.quic_link import QuicLink
-from transports.multipath.quic_path import Symbol, SymbolSource
+from bicoastal.transports.congestion.base import CongestionControl
+from bicoastal.transports.multipath.fec_wire import SOUNDING_BLOCK, SYMBOL_HEADER, Spread
+from bicoastal.transports.quic.congestion import QuicAdaptive
+from bicoastal.transports.quic.link import QuicLink
+from bicoastal.transports.quic.path import Symbol, SymbolSource
 
 PACKETS, MORE_PACKETS = 70, 40  # of the three rounds, and of each one more
 MOST_PACKETS = PACKETS + 5 * MORE_PACKETS

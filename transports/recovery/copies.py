@@ -2,7 +2,7 @@
 
 from heapq import heappop, heappush
 
-from transports.recovery.rack import INFINITY, SentPacket
+from bicoastal.transports.recovery.rack import INFINITY, SentPacket
 
 
 class RepairCopies:

@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from transports.recovery.rack import SentPacket
-from transports.recovery.ranges import Range, RangeSet
+from bicoastal.transports.recovery.rack import SentPacket
+from bicoastal.transports.recovery.ranges import Range, RangeSet
 
 COMPACT = 4096  # acknowledged packets that may stand at the front of the list before they are cut off
 

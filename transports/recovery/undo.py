@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from transports.recovery.rack import SentPacket
+from bicoastal.transports.recovery.rack import SentPacket
 
 
 class LossMarks:

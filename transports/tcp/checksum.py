@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transports.events import Buffer
+from bicoastal.transports.events import Buffer
 
 _VECTOR_FROM_BYTES = 1024  # below it the fixed cost of an array is the larger one
 _WORD = np.dtype("<u4")

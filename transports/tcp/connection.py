@@ -4,15 +4,16 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
-from transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
-from transports.congestion.base import CongestionControl
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived
-from transports.recovery.rack import INFINITY
-from transports.recovery.rtt import RttEstimator
-from transports.tcp.handshake import Agreement, SynTimer, agree
-from transports.tcp.parameters import TcpParameters
-from transports.tcp.receiver import Receiver
-from transports.tcp.segment import (
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.congestion.base import CongestionControl
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
+from bicoastal.transports.recovery.rack import INFINITY
+from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.transports.stream import OutgoingStream, StreamError
+from bicoastal.transports.tcp.handshake import Agreement, SynTimer, agree
+from bicoastal.transports.tcp.parameters import TcpParameters
+from bicoastal.transports.tcp.receiver import Receiver
+from bicoastal.transports.tcp.segment import (
     ACK,
     FIN,
     IP_HEADER_BYTES,
@@ -27,8 +28,7 @@ from transports.tcp.segment import (
     four_tuple,
     unwrap,
 )
-from transports.tcp.sender import Sender
-from transports.tcp.stream import OutgoingStream, StreamError
+from bicoastal.transports.tcp.sender import Sender
 
 MASK = 0xFFFFFFFF
 TICK_S = 0.001  # of the timestamp clock (RFC 7323 §5.4 wants 1 ms to 1 s)

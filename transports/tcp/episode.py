@@ -4,11 +4,11 @@ Fast recovery with PRR (RFC 9937), what follows a retransmission timeout (RFC 56
 back when it turns out to have been needless (RFC 3522, RFC 4015, RFC 8985 §7.4.2). Sizes are bytes, times seconds.
 """
 
-from transports.congestion.base import CongestionControl
-from transports.recovery.prr import ProportionalRateReduction
-from transports.recovery.rack import Rack, SentPacket
-from transports.recovery.scoreboard import Scoreboard
-from transports.recovery.undo import LossMarks
+from bicoastal.transports.congestion.base import CongestionControl
+from bicoastal.transports.recovery.prr import ProportionalRateReduction
+from bicoastal.transports.recovery.rack import Rack, SentPacket
+from bicoastal.transports.recovery.scoreboard import Scoreboard
+from bicoastal.transports.recovery.undo import LossMarks
 
 
 class LossEpisode:

@@ -3,7 +3,7 @@
 from math import inf
 from typing import NamedTuple
 
-from transports.tcp.segment import MAX_WINDOW_SHIFT, TIMESTAMPS_BYTES, Segment
+from bicoastal.transports.tcp.segment import MAX_WINDOW_SHIFT, TIMESTAMPS_BYTES, Segment
 
 MAX_TRIES = 8  # the last one's time is over after 183 s: RFC 9293 §3.8.3 asks for three minutes
 MAX_WAIT_S = 60.0  # RFC 6298 §2.5

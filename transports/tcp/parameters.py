@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from transports.congestion.loss_based import REDUCES
-from transports.recovery.rtt import MAX_RTO_S
-from transports.tcp.segment import MAX_WINDOW_SHIFT
+from bicoastal.transports.congestion.loss_based import REDUCES
+from bicoastal.transports.recovery.rtt import MAX_RTO_S
+from bicoastal.transports.tcp.segment import MAX_WINDOW_SHIFT
 
 RFC6928_WINDOW_BYTES = 14600
 

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections import OrderedDict
 from math import inf
 
-from transports.events import Buffer
-from transports.tcp.stream import MessageAssembler
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.stream import MessageAssembler
 
 MAX_QUICK_ACKS = 16  # as Linux (TCP_MAX_QUICKACKS)
 _RTT_GAIN = 0.125

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from transports.base import Endpoint, EndpointContext
-from transports.congestion.adaptive import Adaptive
-from transports.congestion.cubic import Cubic
-from transports.congestion.reno import Reno
-from transports.registry import TransportSpec
-from transports.tcp.connection import TcpEndpoint
-from transports.tcp.parameters import TcpParameters
+from bicoastal.transports.base import Endpoint, EndpointContext
+from bicoastal.transports.congestion.adaptive import Adaptive
+from bicoastal.transports.congestion.cubic import Cubic
+from bicoastal.transports.congestion.reno import Reno
+from bicoastal.transports.registry import TransportSpec
+from bicoastal.transports.tcp.connection import TcpEndpoint
+from bicoastal.transports.tcp.parameters import TcpParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

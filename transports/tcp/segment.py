@@ -8,8 +8,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from transports.events import Buffer
-from transports.tcp.checksum import ones_complement_sum
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.tcp.checksum import ones_complement_sum
 
 # RFC 9293 §3.1, RFC 3168 §6.1
 FIN = 0x01

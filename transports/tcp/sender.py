@@ -6,14 +6,14 @@ the window after a loss is governed by PRR (RFC 9937), the timeout by RFC 6298.
 
 from typing import NamedTuple
 
-from transports.congestion.base import Ack, CongestionControl, pacing_ahead_s
-from transports.recovery.copies import RepairCopies
-from transports.recovery.rack import INFINITY, Rack, SentPacket
-from transports.recovery.ranges import Range
-from transports.recovery.rtt import RttEstimator
-from transports.recovery.scoreboard import Scoreboard
-from transports.tcp.episode import LossEpisode
-from transports.tcp.timers import TailLossProbe, TailTimers
+from bicoastal.transports.congestion.base import Ack, CongestionControl, pacing_ahead_s
+from bicoastal.transports.recovery.copies import RepairCopies
+from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.ranges import Range
+from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.transports.recovery.scoreboard import Scoreboard
+from bicoastal.transports.tcp.episode import LossEpisode
+from bicoastal.transports.tcp.timers import TailLossProbe, TailTimers
 
 ECHO_ERROR_S = 0.001
 """By how much the time that a timestamp echo stands for may be off: a tick of the clock that made it."""

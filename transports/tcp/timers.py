@@ -4,10 +4,10 @@ A congestion controller that knows when to expect an acknowledgement may ask for
 then stands in the place of the probe, sooner than that. Times are seconds.
 """
 
-from transports.congestion.base import CongestionControl
-from transports.recovery.rack import INFINITY, Rack, SentPacket
-from transports.recovery.rtt import RttEstimator
-from transports.recovery.scoreboard import Scoreboard
+from bicoastal.transports.congestion.base import CongestionControl
+from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.transports.recovery.scoreboard import Scoreboard
 
 SILENCE = 1.5
 """How many round trips without a single acknowledgement of a burst mean that the path, not a packet, is gone."""

@@ -1,7 +1,7 @@
 """The conformance suite for sans-IO transports, for ours and for third parties' alike.
 
     from random import Random
-    from transports.testing import check_transport
+    from bicoastal.transports.testing import check_transport
 
     check_transport(MY_SPEC, rng_factory=Random).raise_on_failure()
 
@@ -9,8 +9,8 @@ Each schedule is a handful of messages over paths that lose, reorder, duplicate,
 A failure names its schedule, and `check_transport(MY_SPEC, rng_factory=Random, only=417)` runs that one again.
 """
 
-from transports.testing.conformance import ConformanceError, ConformanceReport, Violation, check_transport
-from transports.testing.schedules import Garbage, Offer, Schedule, make_schedule
+from bicoastal.transports.testing.conformance import ConformanceError, ConformanceReport, Violation, check_transport
+from bicoastal.transports.testing.schedules import Garbage, Offer, Schedule, make_schedule
 
 __all__ = [
     "ConformanceError",

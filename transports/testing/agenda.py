@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from transports.testing.port import ContractError
+from bicoastal.transports.testing.port import ContractError
 
 
 class Agenda:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transports.registry import TransportSpec
-from transports.testing.port import ContractError, Encoding
-from transports.testing.schedules import RngFactory, Schedule, make_schedule
-from transports.testing.shuttle import Outcome, Shuttle
+from bicoastal.transports.registry import TransportSpec
+from bicoastal.transports.testing.port import ContractError, Encoding
+from bicoastal.transports.testing.schedules import RngFactory, Schedule, make_schedule
+from bicoastal.transports.testing.shuttle import Outcome, Shuttle
 
 
 class ConformanceError(AssertionError):

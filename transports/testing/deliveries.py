@@ -1,7 +1,7 @@
 """What was offered to a transport under test, and whether each message arrives once, at the far end, to the octet."""
 
-from transports.events import MessageReceived
-from transports.testing.port import ContractError, Port
+from bicoastal.transports.events import MessageReceived
+from bicoastal.transports.testing.port import ContractError, Port
 
 
 class Deliveries:

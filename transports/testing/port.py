@@ -8,8 +8,8 @@ from enum import Enum
 from math import isfinite
 from typing import Any
 
-from transports.base import Counters, Datagram, Encodable, Endpoint, Machine, Sample
-from transports.testing.schedules import MAX_MESSAGE_ID
+from bicoastal.transports.base import Counters, Datagram, Encodable, Endpoint, Machine, Sample
+from bicoastal.transports.testing.schedules import MAX_MESSAGE_ID
 
 IP_HEADER_BYTES = 20
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
-from transports.base import Rng
-from wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
-from wan.recorded_loss import Listed
-from wan.schedule import LinkEvent, Outage, RateStep
-from wan.topology import LinkSpec
+from bicoastal.transports.base import Rng
+from bicoastal.wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed
+from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
+from bicoastal.wan.topology import LinkSpec
 
 RngFactory = Callable[[int], Rng]
 Role = Literal["client", "server"]

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from transports.base import Datagram, EndpointContext, PathView, Rng, ServiceContext
-from transports.events import Buffer, Connected, Event, Failed, MessageReceived
-from transports.registry import TransportSpec
-from transports.testing.agenda import Agenda
-from transports.testing.deliveries import Deliveries
-from transports.testing.port import IP_HEADER_BYTES, ContractError, Encoding, Port, Transcript, flip
-from transports.testing.schedules import (
+from bicoastal.transports.base import Datagram, EndpointContext, PathView, Rng, ServiceContext
+from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
+from bicoastal.transports.registry import TransportSpec
+from bicoastal.transports.testing.agenda import Agenda
+from bicoastal.transports.testing.deliveries import Deliveries
+from bicoastal.transports.testing.port import IP_HEADER_BYTES, ContractError, Encoding, Port, Transcript, flip
+from bicoastal.transports.testing.schedules import (
     CLIENT_SITE,
     SERVER_SITE,
     Draw,
@@ -23,8 +23,8 @@ from transports.testing.schedules import (
     Schedule,
     stream,
 )
-from wan.link import Arrival, Link
-from wan.topology import Path, Site, Topology
+from bicoastal.wan.link import Arrival, Link
+from bicoastal.wan.topology import Path, Site, Topology
 
 FLOW = f"check/{CLIENT_SITE}>{SERVER_SITE}"
 SAME_INSTANT_LIMIT = 1000

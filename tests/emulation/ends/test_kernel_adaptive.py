@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulation.ends.kernel_adaptive import RowRate
+from bicoastal.emulation.ends.kernel_adaptive import RowRate
 
 MSS = 1448
 RATE_BPS = 50e6

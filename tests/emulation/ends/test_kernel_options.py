@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from emulation.ends.kernel_options import set_pacing_rate
+from bicoastal.emulation.ends.kernel_options import set_pacing_rate
 
 SO_MAX_PACING_RATE = 47
 

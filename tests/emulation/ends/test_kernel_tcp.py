@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from emulation.base import UnsupportedError
-from emulation.ends.kernel_tcp import HEADER_BYTES, TCP_HEADERS_BYTES, KernelTcpEnd
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ends.kernel_tcp import HEADER_BYTES, TCP_HEADERS_BYTES, KernelTcpEnd
 from real_ends import EAST, TOKEN, WEST, Loopback
 from runs import plane, planes
 

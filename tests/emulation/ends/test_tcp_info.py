@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from emulation.ends.tcp_info import parse_tcp_info, read_tcp_info, together
+from bicoastal.emulation.ends.tcp_info import parse_tcp_info, read_tcp_info, together
 
 U8, U16, U32, U64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
 

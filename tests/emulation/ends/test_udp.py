@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from emulation.base import UnsupportedError
-from emulation.ends.udp import UdpEnd
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ends.udp import UdpEnd
+from bicoastal.transports.base import Datagram
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.topology import MIN_MTU_BYTES
 from real_ends import EAST, TOKEN, WEST, Loopback
 from runs import PLAIN, TCP_FRAME_BYTES, plane, planes
-from transports.base import Datagram
-from transports.registry import Registry
-from wan.topology import MIN_MTU_BYTES
 
 FRAMING_BYTES, OVERHEAD_BYTES = 38, 50
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import UnsupportedError
-from emulation.ground.cleanup import clean
-from emulation.ground.identity import RUN_PATTERN, Process, RunDirectory, runtime_root
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ground.cleanup import clean
+from bicoastal.emulation.ground.identity import RUN_PATTERN, Process, RunDirectory, runtime_root
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_to_the_last_nothing_is_left_unless_it_is_somebodys(root: Path) -> None:
 def test_runs_that_begin_while_everything_is_removed_get_a_directory_all_the_same(root: Path) -> None:
     """The lock that a run waits for may be removed by who holds it, and the directory with it."""
     code = (
-        "import sys\nfrom emulation.ground.identity import RunDirectory\n"
+        "import sys\nfrom bicoastal.emulation.ground.identity import RunDirectory\n"
         "for _ in range(300):\n    with RunDirectory() as run:\n        assert (run.path / 'lock').exists()\n"
     )
     with ExitStack() as stack:

@@ -12,13 +12,13 @@ from pathlib import Path as FilePath
 
 import pytest
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.ground.cleanup import clean
-from emulation.ground.identity import runtime_root
-from emulation.ground.namespaces import Namespaces, TwoCoasts
-from emulation.ground.wiring import MIDDLE, CoastOptions
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.ground.cleanup import clean
+from bicoastal.emulation.ground.identity import runtime_root
+from bicoastal.emulation.ground.namespaces import Namespaces, TwoCoasts
+from bicoastal.emulation.ground.wiring import MIDDLE, CoastOptions
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from processes import FORBIDDEN, all_gone, as_nobody, new_mark, ours
-from wan.topology import LinkSpec, Path, Site, Topology
 
 pytestmark = pytest.mark.root
 
@@ -197,8 +197,8 @@ def test_two_runs_at_once_do_not_meet() -> None:
 
 RUN = """
 import subprocess, sys
-from emulation.ground.namespaces import TwoCoasts
-from emulation.relay.process import Relays
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.relay.process import Relays
 from tests_topology import TOPOLOGY
 print("begun", flush=True)
 with TwoCoasts(TOPOLOGY, rootless=sys.argv[1] == "True") as coasts, Relays(coasts, seed=1):
@@ -217,7 +217,7 @@ def start(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "tests_topology.py").write_text(
-        "from wan.topology import LinkSpec, Path, Site, Topology\n"
+        "from bicoastal.wan.topology import LinkSpec, Path, Site, Topology\n"
         "TOPOLOGY = Topology(sites=[Site(name='east'), Site(name='west')],\n"
         "    links=[LinkSpec(name='l', a='east', b='west', rate_bps=1e8, delay_s=0.03)],\n"
         "    paths=[Path(name='p', sites=('east', 'west'), links=('l',))])\n"
@@ -297,9 +297,9 @@ def test_a_holder_that_dies_is_a_failed_run() -> None:
 
 CARRY = """
 import socket
-from emulation.ground.namespaces import TwoCoasts
-from emulation.relay.process import Relays
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.relay.process import Relays
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 topology = Topology(sites=[Site(name="east"), Site(name="west")],
     links=[LinkSpec(name="l", a="east", b="west", rate_bps=1e8, delay_s=0.01)],
     paths=[Path(name="p", sites=("east", "west"), links=("l",))])
@@ -320,8 +320,8 @@ def test_an_ordinary_user_has_coasts_too() -> None:
 
 def test_where_namespaces_are_forbidden_one_sentence_says_so() -> None:
     code = (
-        "from emulation.base import UnsupportedError\n"
-        "from emulation.ground.namespaces import Namespaces\n"
+        "from bicoastal.emulation.base import UnsupportedError\n"
+        "from bicoastal.emulation.ground.namespaces import Namespaces\n"
         "try:\n    Namespaces(['a'])\nexcept UnsupportedError as error:\n    print(error)\n"
     )
     done = as_nobody(code, through=FORBIDDEN)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulation.ground.processors import Processors, share_out
+from bicoastal.emulation.ground.processors import Processors, share_out
 
 
 @given(st.sets(st.integers(0, 200), min_size=2, max_size=40), st.integers(1, 20), st.integers(0, 1 << 24))

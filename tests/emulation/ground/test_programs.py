@@ -10,10 +10,10 @@ from pathlib import Path as FilePath
 
 import pytest
 
-from emulation.base import RunFailedError
-from emulation.ground.namespaces import TwoCoasts
-from emulation.ground.programs import LabelledOutput, Program, Stream, run_programs
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import RunFailedError
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.ground.programs import LabelledOutput, Program, Stream, run_programs
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 pytestmark = pytest.mark.root
 

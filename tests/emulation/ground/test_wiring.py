@@ -4,9 +4,9 @@ import ipaddress
 
 import pytest
 
-from emulation.ground.processors import Processors
-from emulation.ground.wiring import MIDDLE, CoastOptions, Wiring, plan_wiring, relay_groups
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.ground.processors import Processors
+from bicoastal.emulation.ground.wiring import MIDDLE, CoastOptions, Wiring, plan_wiring, relay_groups
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 TAG = "bc0a1b2c"
 COASTS = {"east": "/proc/7/fd/3", "west": "/proc/7/fd/4"}

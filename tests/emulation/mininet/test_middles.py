@@ -10,18 +10,18 @@ from statistics import median
 
 import pytest
 
-from emulation.base import Backend, RunSpec
-from emulation.ground.coasts import Coasts
-from emulation.ground.namespaces import TwoCoasts
-from emulation.ground.wiring import CoastOptions
-from emulation.mininet.backend import MininetBackend
-from emulation.mininet.coasts import MininetCoasts
-from emulation.real import netem
-from emulation.real.netns import NetnsBackend
+from bicoastal.emulation.base import Backend, RunSpec
+from bicoastal.emulation.ground.coasts import Coasts
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.ground.wiring import CoastOptions
+from bicoastal.emulation.mininet.backend import MininetBackend
+from bicoastal.emulation.mininet.coasts import MininetCoasts
+from bicoastal.emulation.real import netem
+from bicoastal.emulation.real.netns import NetnsBackend
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.topology import Topology
 from runs import job, plane, planes, run_spec, simulate
-from transports.registry import Registry
-from wan.loss import Bernoulli
-from wan.topology import Topology
 
 pytestmark = [
     pytest.mark.vm,

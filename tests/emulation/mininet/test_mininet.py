@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.ground.wiring import CoastOptions
-from emulation.mininet.backend import MininetBackend
-from emulation.mininet.coasts import MininetCoasts
-from emulation.probing.probe import probe
-from emulation.testing import check_backend
-from transports.registry import Registry
-from wan.loss import Bernoulli
-from wan.schedule import Outage
-from wan.topology import LinkSpec, Site, Topology
-from wan.topology import Path as WanPath
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.ground.wiring import CoastOptions
+from bicoastal.emulation.mininet.backend import MininetBackend
+from bicoastal.emulation.mininet.coasts import MininetCoasts
+from bicoastal.emulation.probing.probe import probe
+from bicoastal.emulation.testing import check_backend
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.schedule import Outage
+from bicoastal.wan.topology import LinkSpec, Site, Topology
+from bicoastal.wan.topology import Path as WanPath
 
 TOPOLOGY_FILE = Path(__file__).parents[3] / "emulation" / "mininet" / "topology.py"
 LINK = LinkSpec(name="plane", a="east", b="west", rate_bps=2e7, delay_s=0.03, loss=Bernoulli(probability=0.02))

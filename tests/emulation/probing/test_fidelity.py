@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.base import RunFailedError
-from emulation.ground.namespaces import TwoCoasts
-from emulation.probing.fidelity import Loaded, measure_loaded
-from emulation.relay.process import Relays
-from wan.loss import Bernoulli
-from wan.schedule import Outage
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import RunFailedError
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.probing.fidelity import Loaded, measure_loaded
+from bicoastal.emulation.relay.process import Relays
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.schedule import Outage
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 pytestmark = pytest.mark.root
 

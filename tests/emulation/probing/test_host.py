@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import UnsupportedError
-from emulation.ground.namespaces import find_tool, require_tools
-from emulation.probing import host
-from emulation.probing.host import Fact, HostFacts, available_congestion_controls, measure_ceiling, survey
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ground.namespaces import find_tool, require_tools
+from bicoastal.emulation.probing import host
+from bicoastal.emulation.probing.host import Fact, HostFacts, available_congestion_controls, measure_ceiling, survey
 
 
 def test_a_fact_is_found_by_its_name() -> None:
@@ -20,7 +20,7 @@ def test_a_fact_is_found_by_its_name() -> None:
 
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emulation.ground.namespaces.find_tool", lambda name: None)
+    monkeypatch.setattr("bicoastal.emulation.ground.namespaces.find_tool", lambda name: None)
     with pytest.raises(UnsupportedError, match=r"^ip, ethtool is missing; apt-get install ethtool iproute2$"):
         require_tools("ip", "ethtool")
 

@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulation.probing.judgement import (
+from bicoastal.emulation.probing.judgement import (
     Expected,
     Tolerances,
     binomial_tail,
@@ -21,9 +21,9 @@ from emulation.probing.judgement import (
     loss_is_credible,
     wire_rate_factor,
 )
-from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
-from wan.recorded_loss import Listed, Trace
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed, Trace
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 
 @given(st.integers(1, 5000), st.floats(1e-6, 1 - 1e-6), st.data())

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.ground.namespaces import TwoCoasts
-from emulation.probing.flights import Flight, arrival_rate, idle_time_s
-from emulation.probing.probe import ProbeResult, probe, require_measurable
-from emulation.real import netem
-from emulation.relay.process import Relays
-from wan.loss import Bernoulli, GilbertElliott
-from wan.schedule import Outage
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.probing.flights import Flight, arrival_rate, idle_time_s
+from bicoastal.emulation.probing.probe import ProbeResult, probe, require_measurable
+from bicoastal.emulation.real import netem
+from bicoastal.emulation.relay.process import Relays
+from bicoastal.wan.loss import Bernoulli, GilbertElliott
+from bicoastal.wan.schedule import Outage
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 pytestmark = pytest.mark.root
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulation.processes.channel import LARGEST_MESSAGE_BYTES, Channel, ChannelClosedError
-from emulation.processes.wire_format import WireFormat, WireFormatError
+from bicoastal.emulation.processes.channel import LARGEST_MESSAGE_BYTES, Channel, ChannelClosedError
+from bicoastal.emulation.processes.wire_format import WireFormat, WireFormatError
 
 Words = tuple[str, ...]
 WORDS = WireFormat[Words](Words)
@@ -79,7 +79,7 @@ def test_what_is_no_message_is_refused(ends: Ends, framed: bytes) -> None:
 
 def test_a_message_that_no_one_would_take_is_not_sent(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     channel, end = ends
-    monkeypatch.setattr("emulation.processes.channel.LARGEST_MESSAGE_BYTES", 20)
+    monkeypatch.setattr("bicoastal.emulation.processes.channel.LARGEST_MESSAGE_BYTES", 20)
     with pytest.raises(WireFormatError, match=r"^a message of 29 bytes is longer than 20$"):
         channel.send(("twenty-five characters ..",))
     end.setblocking(False)

@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from emulation.processes.credentials import Credentials, identities, service_identity, site_identity, tls_context
-from emulation.service.authority import VALIDITY, issue
+from bicoastal.emulation.processes.credentials import (
+    Credentials,
+    identities,
+    service_identity,
+    site_identity,
+    tls_context,
+)
+from bicoastal.emulation.service.authority import VALIDITY, issue
 
 SITE, SERVICE = site_identity("east"), service_identity("b4")
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulation.base import RunSpec
-from emulation.processes.wire_format import KINDS, WireFormat, WireFormatError
-from experiments.bundled import bundled_names
-from experiments.scenario import load_scenario
-from transports.registry import Registry
-from wan import loss, recorded_loss
-from wan.schedule import Outage, RateStep
-from wan.topology import Topology
+from bicoastal.emulation.base import RunSpec
+from bicoastal.emulation.processes.wire_format import KINDS, WireFormat, WireFormatError
+from bicoastal.experiments.scenario.bundled import bundled_names
+from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.transports.registry import Registry
+from bicoastal.wan import loss, recorded_loss
+from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.topology import Topology
 
 RUN_SPECS = WireFormat[RunSpec](RunSpec)
 TRANSPORTS = Registry.installed()

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.base import RunSpec
-from emulation.flows import Flow, plan_flows
-from emulation.ledger import Tally
-from emulation.processes.coordination import (
+from bicoastal.emulation.base import RunSpec
+from bicoastal.emulation.flows import Flow, plan_flows
+from bicoastal.emulation.ledger import Tally
+from bicoastal.emulation.processes.coordination import (
     Arrived,
     BackgroundArrived,
     Begin,
@@ -23,9 +23,9 @@ from emulation.processes.coordination import (
     Verified,
     Verify,
 )
-from emulation.real.conduct import LEAD_S, PATIENCE_S, BackgroundConduct, JobConduct
+from bicoastal.emulation.real.conduct import LEAD_S, PATIENCE_S, BackgroundConduct, JobConduct
+from bicoastal.transports.registry import Registry
 from runs import background, job, plane, planes, run_spec
-from transports.registry import Registry
 
 WEST, EAST = SITES = ("west", "east")
 GAP_S = 2.0

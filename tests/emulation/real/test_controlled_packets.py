@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import RunSpec
-from emulation.ground.identity import runtime_root
-from emulation.real.netns import NetnsBackend
-from emulation.records import RunRecord
+from bicoastal.emulation.base import RunSpec
+from bicoastal.emulation.ground.identity import runtime_root
+from bicoastal.emulation.real.netns import NetnsBackend
+from bicoastal.emulation.records import RunRecord
+from bicoastal.transports.registry import Registry
 from processes import ours
 from runs import job, plane, planes, run_spec
-from transports.registry import Registry
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("mark")]
 
@@ -69,7 +69,7 @@ def kill_service(mark: str, told: list[float]) -> None:
         for pid in ours(mark):
             try:
                 argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if argv[1:3] != [b"-m", b"emulation.service.program"]:
+                if argv[1:3] != [b"-m", b"bicoastal.emulation.service.program"]:
                     continue
                 sockets = [one for one in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(one).startswith("socket:")]
             except (FileNotFoundError, ProcessLookupError):

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from emulation.flows import plan_flows
-from emulation.real.coordinator import Conducted, Coordinator
-from emulation.records import NoticeRecord
-from emulation.service.control import LATEST_S
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.real.coordinator import Conducted, Coordinator
+from bicoastal.emulation.records import NoticeRecord
+from bicoastal.emulation.service.control import LATEST_S
+from bicoastal.transports.b4.parameters import LEAST_GRACE_S
+from bicoastal.transports.registry import Registry
 from loopback import LoopbackGround
 from runs import RATE_BPS, job, plane, planes, run_spec
-from transports.b4.parameters import LEAST_GRACE_S
-from transports.registry import Registry
 
 LEASE_S, GRACE_S = 0.8, 0.6
 LEASES = (("lease_s", LEASE_S), ("grace_s", GRACE_S))

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import RunFailedError, RunSpec, UnsupportedError
-from emulation.flows import plan_flows
-from emulation.processes.coordination import CoastPlan, Order, PathEnd
-from emulation.real import conduct
-from emulation.real.coordinator import CoastHandle, Conducted, Coordinator
-from emulation.testing import transports
+from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.processes.coordination import CoastPlan, Order, PathEnd
+from bicoastal.emulation.real import conduct
+from bicoastal.emulation.real.coordinator import CoastHandle, Conducted, Coordinator
+from bicoastal.emulation.testing import transports
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.topology import Topology
 from runs import background, job, plane, planes, run_spec
-from transports.registry import Registry
-from wan.topology import Topology
 
 
 @dataclass(frozen=True)

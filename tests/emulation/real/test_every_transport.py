@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transports.registry import Registry
+from bicoastal.transports.registry import Registry
 
 
 @pytest.mark.root
@@ -15,7 +15,7 @@ def test_every_transport_carries_the_scaled_main_scenario(tmp_path: Path) -> Non
     chosen = [word for name in Registry.installed().names() for word in ("--transport", name)]
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "experiments.cli", "compare", "coast-to-coast", "--backend", "netns"),
+            *(sys.executable, "-m", "bicoastal", "compare", "coast-to-coast", "--backend", "netns"),
             *("--iterations", "2", "--set", "scenario.gap=0.5 s", "--out", str(tmp_path), "--json", *chosen),
         ],
         capture_output=True,

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.base import UnsupportedError
-from emulation.ground.wiring import plan_wiring
-from emulation.real.netem import commands, link_stages, path_stages, stage_counts
-from wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
-from wan.recorded_loss import Listed, Trace
-from wan.schedule import Outage, RateStep
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import UnsupportedError
+from bicoastal.emulation.ground.wiring import plan_wiring
+from bicoastal.emulation.real.netem import commands, link_stages, path_stages, stage_counts
+from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed, Trace
+from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 LINK = LinkSpec(name="plane", a="east", b="west", rate_bps=1e9, delay_s=0.03)
 

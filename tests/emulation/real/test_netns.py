@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import JobSpec, RunFailedError, RunSpec, TransportUse, UnsupportedError
-from emulation.real.netns import NetnsBackend
-from emulation.records import LinkRecord, RunRecord
-from emulation.testing import check_backend
+from bicoastal.emulation.base import JobSpec, RunFailedError, RunSpec, TransportUse, UnsupportedError
+from bicoastal.emulation.real.netns import NetnsBackend
+from bicoastal.emulation.records import LinkRecord, RunRecord
+from bicoastal.emulation.testing import check_backend
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.loss import Bernoulli, TailOfBurst
+from bicoastal.wan.schedule import Outage
 from processes import all_gone, ours
 from runs import PLAIN, background, iterations, job, plane, planes, run_spec, simulate
-from transports.registry import Registry
-from wan.loss import Bernoulli, TailOfBurst
-from wan.schedule import Outage
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("mark")]
 
@@ -196,12 +196,20 @@ def kill_when_running(mark: str, module: str, number: int) -> threading.Thread:
     ("module", "number", "sentence"),
     [
         (
-            "emulation.real.endpoint",
+            "bicoastal.emulation.real.endpoint",
             signal.SIGKILL,
             r"the process of (west|east) has died: SIGKILL; it may have run out of memory",
         ),
-        ("emulation.real.endpoint", signal.SIGTERM, r"the process of (west|east) has died: (exit status 143|SIGTERM)"),
-        ("emulation.relay.program", signal.SIGKILL, r"the relay (between the coasts has died|is gone: Broken pipe)"),
+        (
+            "bicoastal.emulation.real.endpoint",
+            signal.SIGTERM,
+            r"the process of (west|east) has died: (exit status 143|SIGTERM)",
+        ),
+        (
+            "bicoastal.emulation.relay.program",
+            signal.SIGKILL,
+            r"the relay (between the coasts has died|is gone: Broken pipe)",
+        ),
     ],
 )
 def test_a_process_that_dies_ends_the_run_at_once_in_a_sentence(

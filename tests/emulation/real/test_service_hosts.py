@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from emulation.base import RunFailedError, RunSpec, UnsupportedError
-from emulation.flows import plan_flows
-from emulation.real.coordinator import Conducted, Coordinator
-from emulation.real.service_hosts import MOST_RESTARTS, ServiceHosts
+from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.real.coordinator import Conducted, Coordinator
+from bicoastal.emulation.real.service_hosts import MOST_RESTARTS, ServiceHosts
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.topology import Site, Topology
 from loopback import LoopbackGround
 from runs import background, job, plane, planes, run_spec
-from transports.registry import Registry
-from wan.topology import Site, Topology
 
 
 def topology() -> Topology:

@@ -7,7 +7,7 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from emulation.relay.frames import DscpBursts, TcpBursts, burst_to_tos, flip_bit_in_frame
+from bicoastal.emulation.relay.frames import DscpBursts, TcpBursts, burst_to_tos, flip_bit_in_frame
 
 
 def octets(packet: Packet) -> bytes:

@@ -14,16 +14,16 @@ from itertools import pairwise
 
 import pytest
 
-from emulation.base import RunFailedError, UnsupportedError
-from emulation.ground.namespaces import TwoCoasts
-from emulation.ground.wiring import MIDDLE
-from emulation.relay.frames import DscpBursts, TcpBursts, burst_to_tos
-from emulation.relay.packet_ring import ring_bytes
-from emulation.relay.process import Relays
-from wan.loss import LossSpec, NoLoss, TailOfBurst
-from wan.recorded_loss import Listed
-from wan.schedule import Outage
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import RunFailedError, UnsupportedError
+from bicoastal.emulation.ground.namespaces import TwoCoasts
+from bicoastal.emulation.ground.wiring import MIDDLE
+from bicoastal.emulation.relay.frames import DscpBursts, TcpBursts, burst_to_tos
+from bicoastal.emulation.relay.packet_ring import ring_bytes
+from bicoastal.emulation.relay.process import Relays
+from bicoastal.wan.loss import LossSpec, NoLoss, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed
+from bicoastal.wan.schedule import Outage
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 pytestmark = pytest.mark.root
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.lateness import Lateness
-from emulation.processes.channel import Channel
-from emulation.processes.wire_format import WireFormatError
-from emulation.records import LinkRecord, QueueSample
-from emulation.relay.frames import DscpBursts, TcpBursts
-from emulation.relay.protocol import (
+from bicoastal.emulation.lateness import Lateness
+from bicoastal.emulation.processes.channel import Channel
+from bicoastal.emulation.processes.wire_format import WireFormatError
+from bicoastal.emulation.records import LinkRecord, QueueSample
+from bicoastal.emulation.relay.frames import DscpBursts, TcpBursts
+from bicoastal.emulation.relay.protocol import (
     ANSWERS,
     ORDERS,
     Answer,
@@ -27,9 +27,9 @@ from emulation.relay.protocol import (
     Report,
     Restart,
 )
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from runs import link_record
-from wan.loss import Bernoulli
-from wan.topology import LinkSpec, Path, Site, Topology
 
 PUNCTUAL = Lateness(count=1000, mean_s=40e-6, p50_s=40e-6, p99_s=90e-6, max_s=5e-3)
 
@@ -151,7 +151,7 @@ def test_an_answer_is_no_order() -> None:
 def test_a_relay_refuses_what_is_no_order_and_ends(octets: bytes, reason: str) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        argv = [sys.executable, "-m", "emulation.relay.program", str(theirs.fileno())]
+        argv = [sys.executable, "-m", "bicoastal.emulation.relay.program", str(theirs.fileno())]
         relay = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
     with ours, relay:
         ours.sendall(struct.pack("!I", len(octets)) + octets)

@@ -8,13 +8,13 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from emulation.relay.frames import DscpBursts, burst_to_tos
-from emulation.relay.world import Departure, RelayWorld
-from emulation.streams import stream
-from wan.link import Link
-from wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, TailOfBurst
-from wan.schedule import Outage, RateStep
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.relay.frames import DscpBursts, burst_to_tos
+from bicoastal.emulation.relay.world import Departure, RelayWorld
+from bicoastal.emulation.streams import stream
+from bicoastal.wan.link import Link
+from bicoastal.wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, TailOfBurst
+from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 EVERYTHING = 1 << 30
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from emulation.service.control import LATEST_S, ControlMessage, MalformedControlError
-from transports.base import Datagram
+from bicoastal.emulation.service.control import LATEST_S, ControlMessage, MalformedControlError
+from bicoastal.transports.base import Datagram
 
 
 def test_a_datagram_crosses_as_it_was() -> None:

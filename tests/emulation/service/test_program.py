@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from emulation.driver import APPLICATION, Driver
-from emulation.flows import plan_flows
-from emulation.processes.coordination import ServiceAddress
-from emulation.processes.credentials import Credentials, tls_context
-from emulation.real.service_hosts import ServiceHosts
-from emulation.realtime import RealClock
-from emulation.records import NoticeRecord
-from emulation.service.authority import issue
-from emulation.service.control import ControlMessage
-from emulation.service.link import ServiceLink
-from emulation.service.program import MOST_STRANGERS
-from emulation.service.tls_stream import TlsStream
+from bicoastal.emulation.driver import APPLICATION, Driver
+from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.processes.coordination import ServiceAddress
+from bicoastal.emulation.processes.credentials import Credentials, tls_context
+from bicoastal.emulation.real.service_hosts import ServiceHosts
+from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.records import NoticeRecord
+from bicoastal.emulation.service.authority import issue
+from bicoastal.emulation.service.control import ControlMessage
+from bicoastal.emulation.service.link import ServiceLink
+from bicoastal.emulation.service.program import MOST_STRANGERS
+from bicoastal.emulation.service.tls_stream import TlsStream
+from bicoastal.transports.b4.messages import AgentState, Grant, PathReport, decode
+from bicoastal.transports.base import Datagram
+from bicoastal.transports.registry import Registry
 from loopback import LoopbackGround
 from runs import job, plane, planes, run_spec
-from transports.b4.messages import AgentState, Grant, PathReport, decode
-from transports.base import Datagram
-from transports.registry import Registry
 
 DELAY_S = 0.1
 _LENGTH = struct.Struct("!I")

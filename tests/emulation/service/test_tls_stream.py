@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from emulation.processes.credentials import Credentials, identities, tls_context
-from emulation.realtime import RealClock
-from emulation.service.authority import issue
-from emulation.service.tls_stream import LARGEST_MESSAGE_BYTES, TlsStream
+from bicoastal.emulation.processes.credentials import Credentials, identities, tls_context
+from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.service.authority import issue
+from bicoastal.emulation.service.tls_stream import LARGEST_MESSAGE_BYTES, TlsStream
 
 NAMES = ["bicoastal://site/east", "bicoastal://service/b4"]
 

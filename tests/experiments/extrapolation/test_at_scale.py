@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from experiments.cli import main
-from experiments.compare import Comparison, TransportResult
-from experiments.deployment import load_deployment
-from experiments.extrapolation.assumptions import Assumptions
-from experiments.extrapolation.at_scale import at_scale
-from experiments.extrapolation.exposure import exposed_gradient_s
-from experiments.store import Store
+from bicoastal.experiments.analysis.comparison import Comparison, TransportResult
+from bicoastal.experiments.cli import main
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.at_scale import at_scale
+from bicoastal.experiments.extrapolation.exposure import exposed_gradient_s
+from bicoastal.experiments.runs.store import Store
+from bicoastal.experiments.scenario.deployment import load_deployment
 
 SMALL = ["--set", "allreduce.array='64 KiB'", "--seeds", "3", "--iterations", "5"]
 

@@ -1,7 +1,12 @@
 import pytest
 
-from experiments.extrapolation.computation import bubble_share, full_over_selective, scaled_time, time_to_train_s
-from wan.transformer import Transformer
+from bicoastal.experiments.extrapolation.computation import (
+    bubble_share,
+    full_over_selective,
+    scaled_time,
+    time_to_train_s,
+)
+from bicoastal.wan.transformer import Transformer
 
 GPT3 = Transformer(layers=96, hidden=12288, sequence=2048, vocabulary=51200, heads=96, embeddings=1, dropout=True)
 

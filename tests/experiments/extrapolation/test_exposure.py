@@ -3,9 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.deployment import load_deployment
-from experiments.extrapolation.assumptions import PUBLISHED, Assumptions
-from experiments.extrapolation.exposure import (
+from bicoastal.experiments.extrapolation.assumptions import PUBLISHED, Assumptions
+from bicoastal.experiments.extrapolation.exposure import (
     backward_pass,
     cover_s,
     exposed_gradient_s,
@@ -14,8 +13,9 @@ from experiments.extrapolation.exposure import (
     least_wan_bps,
     step_s,
 )
-from experiments.extrapolation.stages import wide_area_s
-from wan.deployment import Deployment
+from bicoastal.experiments.extrapolation.stages import wide_area_s
+from bicoastal.experiments.scenario.deployment import load_deployment
+from bicoastal.wan.deployment import Deployment
 
 PAPER = load_deployment("hundred-trillion", None)
 AS_PUBLISHED = replace(PUBLISHED, wan_serialisation=True)

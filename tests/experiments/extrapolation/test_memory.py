@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.deployment import load_deployment
-from experiments.extrapolation.memory import memory, verdict
-from wan.deployment import Deployment
+from bicoastal.experiments.extrapolation.memory import memory, verdict
+from bicoastal.experiments.scenario.deployment import load_deployment
+from bicoastal.wan.deployment import Deployment
 
 GPT3 = load_deployment("gpt3-sakuraone", None)
 

@@ -3,10 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.deployment import load_deployment
-from experiments.extrapolation.assumptions import Assumptions
-from experiments.extrapolation.exposure import least_wan_bps
-from experiments.extrapolation.sizing import (
+from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.exposure import least_wan_bps
+from bicoastal.experiments.extrapolation.sizing import (
     Path,
     Question,
     allowed_s,
@@ -17,8 +16,9 @@ from experiments.extrapolation.sizing import (
     need,
     step_share,
 )
-from experiments.extrapolation.tails import TailModel
-from experiments.extrapolation.tails_models import ADAPTIVE, B4, FEC, RDMA_GBN, RDMA_SR, RENO
+from bicoastal.experiments.extrapolation.tails.model import TailModel
+from bicoastal.experiments.extrapolation.tails.models import ADAPTIVE, B4, FEC, RDMA_GBN, RDMA_SR, RENO
+from bicoastal.experiments.scenario.deployment import load_deployment
 
 PAPER = load_deployment("hundred-trillion", None)
 TWO_TRIPS = Question(deployment=PAPER, assumptions=Assumptions(), path=Path(loss=0.0))

@@ -5,9 +5,8 @@ from itertools import count
 import numpy as np
 import pytest
 
-from experiments.deployment import load_deployment
-from experiments.extrapolation.assumptions import PUBLISHED, Assumptions
-from experiments.extrapolation.stages import (
+from bicoastal.experiments.extrapolation.assumptions import PUBLISHED, Assumptions
+from bicoastal.experiments.extrapolation.stages import (
     expert_stage,
     gradient_s,
     gradient_stages,
@@ -16,7 +15,8 @@ from experiments.extrapolation.stages import (
     tensor_stage,
     wide_area_s,
 )
-from wan.deployment import Deployment
+from bicoastal.experiments.scenario.deployment import load_deployment
+from bicoastal.wan.deployment import Deployment
 
 PAPER = load_deployment("hundred-trillion", None)
 EXPERTS = load_deployment("hundred-trillion-moe", None)

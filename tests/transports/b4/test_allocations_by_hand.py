@@ -4,10 +4,10 @@ from math import inf
 
 import pytest
 
-from transports.b4.allocator import FlowGroup, allocate
-from transports.b4.bandwidth import Application
-from transports.b4.network import Edge, Network
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.transports.b4.allocator import FlowGroup, allocate
+from bicoastal.transports.b4.bandwidth import Application
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 G = 1e9
 

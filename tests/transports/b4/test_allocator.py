@@ -18,10 +18,10 @@ from b4_reference import (
     routing_on_paths,
     simple_paths,
 )
-from transports.b4.allocator import Allocation, FlowGroup, TunnelGroup, allocate
-from transports.b4.bandwidth import Application
-from transports.b4.network import Edge, Network
-from transports.b4.tunnels import cheapest_tunnels, route_of
+from bicoastal.transports.b4.allocator import Allocation, FlowGroup, TunnelGroup, allocate
+from bicoastal.transports.b4.bandwidth import Application
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.transports.b4.tunnels import cheapest_tunnels, route_of
 
 G = 1e9
 SITES = "ABCDE"

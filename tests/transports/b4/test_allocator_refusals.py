@@ -4,10 +4,10 @@ from math import inf
 
 import pytest
 
-from transports.b4.allocator import FlowGroup, allocate
-from transports.b4.bandwidth import Application
-from transports.b4.network import Edge, Network
-from transports.b4.tunnels import Tunnel, cheapest_tunnels
+from bicoastal.transports.b4.allocator import FlowGroup, allocate
+from bicoastal.transports.b4.bandwidth import Application
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.transports.b4.tunnels import Tunnel, cheapest_tunnels
 
 G = 1e9
 JOB = Application(name="job", weight=1, demand_bps=G)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.b4.bandwidth import Application, BandwidthFunction
+from bicoastal.transports.b4.bandwidth import Application, BandwidthFunction
 
 G = 1e9
 APP1 = Application(name="App1", weight=10, demand_bps=15 * G)

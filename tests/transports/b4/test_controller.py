@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from transports.b4.agent import Agent
-from transports.b4.controller import Controller
-from transports.b4.parameters import B4Parameters
-from transports.base import Datagram
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.transports.b4.agent import Agent
+from bicoastal.transports.b4.controller import Controller
+from bicoastal.transports.b4.parameters import B4Parameters
+from bicoastal.transports.base import Datagram
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 G = 1e9
 HEADROOM = 0.005
@@ -335,8 +335,8 @@ def test_garbage_and_strangers_are_counted_and_change_nothing() -> None:
 
 
 def test_a_site_that_is_none_is_refused() -> None:
-    from transports.b4.controller import make_controller
-    from transports.base import ServiceContext
+    from bicoastal.transports.b4.controller import make_controller
+    from bicoastal.transports.base import ServiceContext
 
     context = ServiceContext(topology=topology(), flows=FLOWS, rng=Random(0), parameters=B4Parameters(site="nowhere"))
     with pytest.raises(ValueError, match="site: 'nowhere' is not one of the topology"):

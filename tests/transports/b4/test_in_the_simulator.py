@@ -5,16 +5,16 @@ from statistics import median
 
 import pytest
 
-from emulation.base import JobSpec
-from emulation.records import RunRecord
-from emulation.simulator import SimulatorBackend
-from experiments.overrides import parse_override
-from experiments.scenario import load_scenario
+from bicoastal.emulation.base import JobSpec
+from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.experiments.scenario.overrides import parse_override
+from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.transports.b4.registration import B4, RDMA_GBN, RDMA_SR
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.loss import Bernoulli
+from bicoastal.wan.schedule import Outage
 from runs import iterations, job, plane, planes, run_spec, simulate
-from transports.b4.registration import B4, RDMA_GBN, RDMA_SR
-from transports.registry import Registry
-from wan.loss import Bernoulli
-from wan.schedule import Outage
 
 RTT_S = 0.060
 

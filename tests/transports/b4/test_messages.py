@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.b4.messages import AgentState, Grant, MalformedMessageError, PathReport, Share, decode, wire_bytes
+from bicoastal.transports.b4.messages import (
+    AgentState,
+    Grant,
+    MalformedMessageError,
+    PathReport,
+    Share,
+    decode,
+    wire_bytes,
+)
 
 STATE = AgentState(
     flow="job/west>east/plane0",

@@ -1,7 +1,7 @@
 import pytest
 
-from transports.b4.network import Edge, Network
-from wan.topology import LinkSpec, Site, Topology
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.wan.topology import LinkSpec, Site, Topology
 
 TOPOLOGY = Topology(
     sites=[Site(name="east"), Site(name="west")],

@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
+from bicoastal.transports.b4.controller import Controller
+from bicoastal.transports.b4.parameters import ControlledParameters
+from bicoastal.transports.b4.registration import INITIAL_BPS, KERNEL_B4
+from bicoastal.transports.base import Datagram, EndpointContext, Pacer, PathView
+from bicoastal.transports.events import Connected, Event, Notice
 from runs import plane, planes
-from transports.b4.controller import Controller
-from transports.b4.parameters import ControlledParameters
-from transports.b4.registration import INITIAL_BPS, KERNEL_B4
-from transports.base import Datagram, EndpointContext, Pacer, PathView
-from transports.events import Connected, Event, Notice
 
 FLOWS = ("job/west>east/plane0", "other/west>east/plane0")
 RATE_BPS = 100e6

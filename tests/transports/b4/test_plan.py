@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from transports.b4.plan import Want, share_out
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.transports.b4.plan import Want, share_out
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 G = 1e9
 

@@ -3,9 +3,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from b4_reference import simple_paths
-from transports.b4.network import Edge, Network
-from transports.b4.tunnels import Tunnel, cheapest_routes_from, cheapest_tunnels, route_of, tunnels_along_paths
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.transports.b4.tunnels import (
+    Tunnel,
+    cheapest_routes_from,
+    cheapest_tunnels,
+    route_of,
+    tunnels_along_paths,
+)
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 SITES = "ABCDE"
 

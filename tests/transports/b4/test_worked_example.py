@@ -4,10 +4,10 @@ from math import inf
 
 import pytest
 
-from transports.b4.allocator import Allocation, FlowGroup, allocate
-from transports.b4.bandwidth import Application
-from transports.b4.network import Edge, Network
-from transports.b4.tunnels import cheapest_tunnels
+from bicoastal.transports.b4.allocator import Allocation, FlowGroup, allocate
+from bicoastal.transports.b4.bandwidth import Application
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.transports.b4.tunnels import cheapest_tunnels
 
 G = 1e9
 CAPACITY_GBPS = {"A-B": 10, "A-C": 10, "C-B": 10, "A-D": 5, "D-C": 5}

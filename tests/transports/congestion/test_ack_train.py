@@ -2,9 +2,9 @@
 
 import pytest
 
-from transports.congestion.ack_train import AckTrainHyStart
-from transports.congestion.base import Ack
-from transports.congestion.cubic import Cubic
+from bicoastal.transports.congestion.ack_train import AckTrainHyStart
+from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.cubic import Cubic
 
 MSS = 1000
 RTT_S = 0.060

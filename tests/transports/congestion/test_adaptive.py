@@ -6,8 +6,8 @@ from heapq import heappop, heappush
 
 import pytest
 
-from transports.congestion.adaptive import Adaptive, Mode
-from transports.congestion.base import Ack
+from bicoastal.transports.congestion.adaptive import Adaptive, Mode
+from bicoastal.transports.congestion.base import Ack
 
 MSS = 8948
 WIRE = 9000 / 8948  # bytes on the wire per byte of payload

@@ -2,8 +2,8 @@
 
 import pytest
 
-from transports.congestion.adaptive import Adaptive, Mode
-from transports.congestion.base import Ack
+from bicoastal.transports.congestion.adaptive import Adaptive, Mode
+from bicoastal.transports.congestion.base import Ack
 
 MSS = 8948
 RTT_S = 0.060

@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from transports.congestion.base import Ack
-from transports.congestion.cubic import Cubic
+from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.cubic import Cubic
 
 MSS = 1000
 RTT_S = 0.1

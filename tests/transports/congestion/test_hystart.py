@@ -2,7 +2,7 @@
 
 import pytest
 
-from transports.congestion.hystart import HyStart
+from bicoastal.transports.congestion.hystart import HyStart
 
 MSS = 1000
 

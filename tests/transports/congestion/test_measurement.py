@@ -2,7 +2,7 @@
 
 import pytest
 
-from transports.congestion.measurement import (
+from bicoastal.transports.congestion.measurement import (
     AckTrain,
     BurstRate,
     FlightDispersion,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from transports.congestion.measurement import QueueDelay
-from transports.congestion.own_queue import OwnQueue
+from bicoastal.transports.congestion.measurement import QueueDelay
+from bicoastal.transports.congestion.own_queue import OwnQueue
 
 MSS = 9000
 FAST_BPS = 5e9

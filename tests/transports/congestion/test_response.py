@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from transports.congestion.base import Ack, CongestionControl
-from transports.congestion.cubic import Cubic
-from transports.congestion.reno import Reno
+from bicoastal.transports.congestion.base import Ack, CongestionControl
+from bicoastal.transports.congestion.cubic import Cubic
+from bicoastal.transports.congestion.reno import Reno
 
 MSS = 1000
 RTT_S = 0.1

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from transports.congestion.base import Ack
-from transports.congestion.cubic import Cubic
-from transports.congestion.loss_based import LossBased
-from transports.congestion.reno import Reno
+from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.cubic import Cubic
+from bicoastal.transports.congestion.loss_based import LossBased
+from bicoastal.transports.congestion.reno import Reno
 
 MSS = 1000
 RTT_S = 0.1

@@ -7,12 +7,12 @@ largest path's window, since finding it is its congestion controllers' matter, a
 
 import pytest
 
-from emulation.base import JobSpec, RunSpec, TransportUse
-from emulation.records import RunRecord
-from emulation.simulator import SimulatorBackend
-from transports.registry import Registry
-from wan.allreduce import AllReduceSpec
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse
+from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 MESSAGES = {"mpquic": 2, "mpquic-fec": 1}
 

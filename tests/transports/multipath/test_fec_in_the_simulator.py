@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from emulation.records import IterationRecord, RunRecord
-from emulation.simulator import SimulatorBackend
-from experiments.overrides import parse_override
-from experiments.scenario import load_scenario
-from transports.registry import Registry
+from bicoastal.emulation.records import IterationRecord, RunRecord
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.experiments.scenario.overrides import parse_override
+from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.transports.registry import Registry
 
 RTT_S = 0.060
 

@@ -5,9 +5,12 @@ from random import Random
 
 import pytest
 
-from transports.multipath.codes import ErasureCode, block_checksum
-from transports.multipath.fec_receiver import FIRST_PATIENCE_S, PARKED_BYTES, FecReceiver
-from transports.multipath.fec_wire import (
+from bicoastal.transports.coding.codes import ErasureCode, block_checksum
+from bicoastal.transports.coding.interleaving import block_sizes
+from bicoastal.transports.coding.raptor import RAPTORQ
+from bicoastal.transports.coding.reed_solomon import REED_SOLOMON
+from bicoastal.transports.multipath.fec_receiver import FIRST_PATIENCE_S, PARKED_BYTES, FecReceiver
+from bicoastal.transports.multipath.fec_wire import (
     ANNOUNCEMENT_BLOCK,
     SYMBOL_HEADER,
     Announcement,
@@ -15,9 +18,6 @@ from transports.multipath.fec_wire import (
     FecProtocolError,
     Missing,
 )
-from transports.multipath.interleaving import block_sizes
-from transports.multipath.raptor import RAPTORQ
-from transports.multipath.reed_solomon import REED_SOLOMON
 
 T = 64
 

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.multipath.fec_wire import (
+from bicoastal.transports.coding.raptor import RAPTORQ
+from bicoastal.transports.coding.reed_solomon import REED_SOLOMON
+from bicoastal.transports.coding.xor import PARITY
+from bicoastal.transports.multipath.fec_wire import (
     Announcement,
     ControlFrame,
     ControlReader,
@@ -18,9 +21,6 @@ from transports.multipath.fec_wire import (
     decode_announcement,
     encode_control,
 )
-from transports.multipath.raptor import RAPTORQ
-from transports.multipath.reed_solomon import REED_SOLOMON
-from transports.multipath.xor import PARITY
 
 U32 = st.integers(0, 2**32 - 1)
 

@@ -1,7 +1,7 @@
 from random import Random
 
+from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S
 from quic_pair import RTT_S, Departure, QuicPair
-from transports.multipath.liveness import PATIENCE_FOR_PATHS_S
 
 MESSAGE = Random(1).randbytes(1_000_000)
 

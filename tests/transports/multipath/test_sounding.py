@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from emulation.records import RunRecord
+from bicoastal.emulation.records import RunRecord
+from bicoastal.transports.multipath.fec_wire import Spread
+from bicoastal.transports.multipath.sounding import MOST_PACKETS, PACKETS, WINDOW, SpreadMeter
+from bicoastal.wan.loss import Bernoulli, NoLoss
+from bicoastal.wan.recorded_loss import Listed
+from bicoastal.wan.topology import LinkSpec
 from runs import iterations, job, plane, planes, run_spec, simulate
-from transports.multipath.fec_wire import Spread
-from transports.multipath.sounding import MOST_PACKETS, PACKETS, WINDOW, SpreadMeter
-from wan.loss import Bernoulli, NoLoss
-from wan.recorded_loss import Listed
-from wan.topology import LinkSpec
 
 RTT_S = 0.060
 MTU_BYTES = 9000

@@ -1,7 +1,7 @@
 """Second copies of repairs: when they go, when they need not, and which duplicates they explain."""
 
-from transports.recovery.copies import RepairCopies
-from transports.recovery.rack import INFINITY, SentPacket
+from bicoastal.transports.recovery.copies import RepairCopies
+from bicoastal.transports.recovery.rack import INFINITY, SentPacket
 
 
 def repair(start: int) -> SentPacket:

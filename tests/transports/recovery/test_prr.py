@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.recovery.prr import ProportionalRateReduction
+from bicoastal.transports.recovery.prr import ProportionalRateReduction
 
 MSS = 1000
 

@@ -1,6 +1,6 @@
 """RACK's rules, each by its section of RFC 8985."""
 
-from transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
 
 RTT_S = 0.060
 SIZE = 1000

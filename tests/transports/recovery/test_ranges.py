@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from transports.recovery.ranges import RangeSet
+from bicoastal.transports.recovery.ranges import RangeSet
 
 NUMBERS = st.integers(0, 60)
 

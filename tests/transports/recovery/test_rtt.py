@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from transports.recovery.rtt import RttEstimator
+from bicoastal.transports.recovery.rtt import RttEstimator
 
 
 def rfc_estimator(min_rto_s: float = 0.000_1) -> RttEstimator:

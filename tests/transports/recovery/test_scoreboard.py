@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transports.recovery.rack import SentPacket
-from transports.recovery.scoreboard import COMPACT, Scoreboard
+from bicoastal.transports.recovery.rack import SentPacket
+from bicoastal.transports.recovery.scoreboard import COMPACT, Scoreboard
 
 SIZE = 1000
 

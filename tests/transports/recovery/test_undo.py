@@ -1,7 +1,7 @@
 """Which evidence takes back which mark of loss."""
 
-from transports.recovery.rack import SentPacket
-from transports.recovery.undo import LossMarks
+from bicoastal.transports.recovery.rack import SentPacket
+from bicoastal.transports.recovery.undo import LossMarks
 
 
 def packets(*starts: int) -> list[SentPacket]:

@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transports.tcp.checksum import ones_complement_sum
+from bicoastal.transports.tcp.checksum import ones_complement_sum
 
 
 def fold_words(data: bytes) -> int:

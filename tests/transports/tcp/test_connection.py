@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
+from bicoastal.transports.base import Counters, EndpointContext, PathView
+from bicoastal.transports.tcp.parameters import TcpParameters
+from bicoastal.transports.tcp.registration import RENO
 from tcp_pair import CLIENT, FRAME, MSS, SERVER, U32, Pair, payload
-from transports.base import Counters, EndpointContext, PathView
-from transports.tcp.parameters import TcpParameters
-from transports.tcp.registration import RENO
 
 
 def test_messages_arrive_once_in_order_and_whole() -> None:

@@ -3,6 +3,8 @@
 import pytest
 from scapy.layers.inet import TCP
 
+from bicoastal.transports.events import Connected
+from bicoastal.transports.tcp.segment import ACK, RST
 from tcp_pair import (
     CLIENT,
     DELAY_S,
@@ -18,8 +20,6 @@ from tcp_pair import (
     rounds,
     whole_segments,
 )
-from transports.events import Connected
-from transports.tcp.segment import ACK, RST
 
 
 def connections(pair: Pair) -> list[tuple[float, str]]:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bicoastal.transports.stream import FRAME_BYTES
+from bicoastal.transports.tcp.receiver import Receiver
 from tcp_pair import HEAD, SERVER, Pair
-from transports.tcp.receiver import Receiver
-from transports.tcp.stream import FRAME_BYTES
 
 MSS = 500
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bicoastal.transports.stream import StreamError
+from bicoastal.transports.tcp.receiver import Receiver
 from tcp_pair import HEAD
-from transports.tcp.receiver import Receiver
-from transports.tcp.stream import StreamError
 
 MSS = 500
 

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
-from emulation.simulator import SimulatorBackend
-from transports.base import Datagram, Endpoint, EndpointContext
-from transports.congestion.base import CongestionControl
-from transports.congestion.cubic import Cubic
-from transports.congestion.reno import Reno
-from transports.events import Event, MessageReceived
-from transports.registry import Registry
-from transports.tcp.connection import TcpEndpoint
-from transports.tcp.parameters import TcpParameters
-from transports.tcp.registration import RENO
-from wan.allreduce import AllReduceSpec
-from wan.loss import Bernoulli, LossSpec, NoLoss, Periodic
-from wan.topology import LinkSpec, Path, Site, Topology
+from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
+from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.transports.base import Datagram, Endpoint, EndpointContext
+from bicoastal.transports.congestion.base import CongestionControl
+from bicoastal.transports.congestion.cubic import Cubic
+from bicoastal.transports.congestion.reno import Reno
+from bicoastal.transports.events import Event, MessageReceived
+from bicoastal.transports.registry import Registry
+from bicoastal.transports.tcp.connection import TcpEndpoint
+from bicoastal.transports.tcp.parameters import TcpParameters
+from bicoastal.transports.tcp.registration import RENO
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.loss import Bernoulli, LossSpec, NoLoss, Periodic
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 RTT_S = 0.1
 MTU = 1500

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Raw
 
-from transports.tcp.segment import (
+from bicoastal.transports.tcp.segment import (
     ACK,
     CWR,
     ECE,

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.reno import Reno
 from tcp_pair import CLIENT, RATE_BPS, RTT_S, SERVER, Pair, lose_data, rounds, whole_segments
-from transports.congestion.base import Ack
-from transports.congestion.reno import Reno
 
 
 def flights(pair: Pair) -> list[int]:

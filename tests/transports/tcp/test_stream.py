@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.tcp.stream import FRAME_BYTES, MessageAssembler, OutgoingStream, StreamError
+from bicoastal.transports.stream import FRAME_BYTES, MessageAssembler, OutgoingStream, StreamError
 
 MESSAGES = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=50)), max_size=6)
 

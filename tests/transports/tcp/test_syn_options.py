@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from scapy.layers.inet import TCP
 
+from bicoastal.transports.tcp.segment import SYN
 from tcp_pair import CLIENT, MSS, MTU, RTT_S, SERVER, Packet, Pair, dissect, lose_data, options, payload, whole_segments
-from transports.tcp.segment import SYN
 
 
 @pytest.mark.parametrize("mtu", [576, 1500, 9000])

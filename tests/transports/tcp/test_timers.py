@@ -2,12 +2,12 @@
 
 import pytest
 
-from transports.congestion.base import RepairTimeout
-from transports.congestion.reno import Reno
-from transports.recovery.rack import INFINITY, Rack, SentPacket
-from transports.recovery.rtt import RttEstimator
-from transports.recovery.scoreboard import Scoreboard
-from transports.tcp.timers import TailTimers
+from bicoastal.transports.congestion.base import RepairTimeout
+from bicoastal.transports.congestion.reno import Reno
+from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.transports.recovery.scoreboard import Scoreboard
+from bicoastal.transports.tcp.timers import TailTimers
 
 MSS = 1000
 RTT_S = 0.06

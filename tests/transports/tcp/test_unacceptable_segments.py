@@ -2,9 +2,9 @@
 
 import pytest
 
+from bicoastal.transports.events import Failed
+from bicoastal.transports.tcp.segment import ACK, FIN, PSH, RST
 from tcp_pair import CLIENT, FRAME, MSS, SERVER, Pair, filler, payload, whole_segments
-from transports.events import Failed
-from transports.tcp.segment import ACK, FIN, PSH, RST
 
 
 def test_an_acknowledgement_of_data_never_sent_is_dropped_counted_and_answered() -> None:

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 from scapy.layers.inet import IP, TCP
 
+from bicoastal.transports.tcp.segment import PSH
 from tcp_pair import CLIENT, MSS, SERVER, U32, Pair, addresses, dissect, options, payload, whole_segments
-from transports.tcp.segment import PSH
 
 
 @pytest.mark.parametrize("mtu", [576, 1500, 9000])

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
+from bicoastal.transports.base import Datagram, EndpointContext, ServiceContext, ServicePlacement
+from bicoastal.transports.testing import ConformanceError, check_transport
 from broken_toys import BROKEN
 from toy_frame import Frame
 from toys import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
-from transports.base import Datagram, EndpointContext, ServiceContext, ServicePlacement
-from transports.testing import ConformanceError, check_transport
 
 
 @pytest.mark.parametrize(("endpoint", "sentence"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))

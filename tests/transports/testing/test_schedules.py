@@ -2,7 +2,7 @@
 
 from random import Random
 
-from transports.testing import make_schedule
+from bicoastal.transports.testing import make_schedule
 
 
 def test_schedules_are_functions_of_seed_and_number() -> None:

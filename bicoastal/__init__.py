@@ -1,0 +1,1 @@
+"""Wide-area inter-datacenter transport emulator for training that crosses a continent."""

@@ -1,0 +1,1 @@
+"""What the stored runs say: comparisons and groups of runs."""

@@ -1,0 +1,177 @@
+"""`bicoastal sweep`: a study's runs, all together over the machine's cores, then a table and curves."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from bicoastal.emulation.registry import BackendRegistry
+from bicoastal.experiments.analysis.comparison import STATUS_STYLES, format_milliseconds, to_document, to_notes
+from bicoastal.experiments.analysis.groups import Group, groups_of
+from bicoastal.experiments.commands.compare import exit_code, overrides_of, resolve_transports, settings_of
+from bicoastal.experiments.figures.files import prepare_matplotlib
+from bicoastal.experiments.runs.runner import Task, World, plan, run_all
+from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, parse_divisor
+from bicoastal.experiments.runs.store import Store
+from bicoastal.experiments.scenario.scenario import MAX_SEEDS
+from bicoastal.experiments.scenario.study import Study, load_study
+from bicoastal.experiments.scenario.tables import ScenarioError
+from bicoastal.experiments.terminal.arguments import directory
+from bicoastal.experiments.terminal.documents import say_document
+from bicoastal.experiments.terminal.progress import reporter
+from bicoastal.experiments.terminal.showing import show
+from bicoastal.transports.registry import Registry
+
+_GOOD = ("ok", "degraded")
+_SHOWN = ("n", "bound", "p50", "p99", "max", "efficiency", "overhead")
+_MOST_TOLD = 10  # reasons of runs that did not go well; the page of `report` has all
+_BROKEN = {"efficiency": "effi-\nciency", "overhead": "over-\nhead"}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's subparsers."""
+    sweeping = commands.add_parser("sweep", help="compare transports over a whole grid of scenarios")
+    sweeping.add_argument("study", metavar="STUDY", help="a bundled study or a .toml file (see `list studies`)")
+    sweeping.add_argument("--out", type=directory, metavar="DIR", help="for results (default: out/STUDY)")
+    sweeping.add_argument("--resume", action="store_true", help="keep what is there and run only what is not")
+    sweeping.add_argument("--transport", action="append", metavar="T", help="in place of the study's; may be repeated")
+    sweeping.add_argument("--backend", help="in place of the study's")
+    sweeping.add_argument("--scale", metavar="auto|N", help="divide rates and payloads by N (default: auto; 1 in sim)")
+    sweeping.add_argument("--iterations", type=int, metavar="N", help="iterations of each run")
+    sweeping.add_argument("--seeds", type=int, metavar="N", help="in place of the study's")
+    sweeping.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change every point's scenario, as in compare"
+    )
+    sweeping.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+    sweeping.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    sweeping.set_defaults(command=_sweep)
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
+    for name, most in (("seeds", MAX_SEEDS), ("workers", 1024)):
+        if (given := getattr(arguments, name)) is not None and not 1 <= given <= most:
+            raise ScenarioError(f"--{name}: {given} is not between 1 and {most}")
+    with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
+        study = load_study(arguments.study, world.transports, overrides_of(arguments, "iterations"))
+        transports = resolve_transports(arguments.transport or study.transports, world.transports, arguments.transport)
+    groups, workers = plan_study(
+        study,
+        world,
+        transports=transports,
+        seeds=arguments.seeds or study.seeds,
+        backend=arguments.backend or study.backend,
+        scale=arguments.scale or "auto",
+        settings=[*study.settings, *settings_of(arguments)],
+    )
+    tasks = [task for group in groups for task in group]
+    out = arguments.out or Path("out") / study.name
+    with Store(out) as store:
+        missing = unfinished(store, tasks) if arguments.resume else tasks
+        with reporter(missing) as progress:
+            run_all(missing, store, world, workers=workers if workers == 0 else arguments.workers, progress=progress)
+        found = groups_of(store, [task.key for task in tasks])
+        if arguments.json:
+            say_document(to_study_document(study, found))
+        else:
+            show(to_study_table(study, found), Text(), to_notes(_meaning(study, found)))
+        files = [str(store.path), *_draw(study, found, world.transports, out)]  # last: what failed here costs least
+    if not arguments.json:
+        show(to_notes([f"written: {', '.join(files)}"]))
+    return exit_code(*(group.comparison for group in found))
+
+
+def plan_study(
+    study: Study,
+    world: World,
+    *,
+    transports: Sequence[str],
+    seeds: int,
+    backend: str,
+    scale: str,
+    settings: Sequence[str] = (),
+) -> tuple[list[list[Task]], int | None]:
+    """Return the tasks of each point, and how many processes may run them: 0 in real time, else None, one per core.
+
+    settings: what was changed at every point, "key=value" each. One divisor serves all points, or they could not be
+    compared. Raises ScenarioError, and UnsupportedError where the world carries none of the transports.
+    """
+    made = make_backend(world, backend, {})
+    divisor = parse_divisor(scale)
+    if divisor is None:
+        divisor = max(fitting_divisor(made, point.scenario, transports) for point in study.points)
+    tasks = []
+    for point in study.points:
+        tasks.append(
+            plan(
+                point.scenario,
+                backend=backend,
+                transports=transports,
+                seeds=point.scenario.seeds(seeds),
+                sampled=False,
+                scale=divisor,
+                study=study.name,
+                settings=(*settings, *point.settings),
+                labels=[f"{axis.key}={axis.label}" for axis in study.axes if axis.label != axis.key],
+            )
+        )
+    return tasks, 0 if made.capabilities().real_time else None
+
+
+def unfinished(store: Store, tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks whose result is not in the store, or is there as failed, unsupported or of other settings."""
+    done = {(run.key, run.settings) for run in store.runs([task.key for task in tasks]) if run.status in _GOOD}
+    return [task for task in tasks if (task.key, task.settings) not in done]
+
+
+def to_study_document(study: Study, groups: Sequence[Group]) -> dict[str, Any]:
+    """Return the JSON document of `sweep --json`: for each point its settings, and what `compare --json` says of it."""
+    return {
+        "study": study.name,
+        "points": [{"settings": dict(group.settings), **to_document(group.comparison)} for group in groups],
+    }
+
+
+def to_study_table(study: Study, groups: Sequence[Group]) -> Table:
+    """Return the table for people: a row for each point and transport, times in ms."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
+    for axis in study.axes:
+        table.add_column(axis.key, justify="right", no_wrap=True)
+    for heading in ("transport", "status"):
+        table.add_column(heading, no_wrap=True)
+    for heading in _SHOWN:
+        table.add_column(_BROKEN.get(heading, heading), justify="right", no_wrap=True)
+    for group in groups:
+        values = [group.settings.get(axis.key, "") for axis in study.axes]
+        for result in group.comparison.transports:
+            cells = {**result.cells(), "bound": format_milliseconds(group.comparison.bound_s)}
+            table.add_row(
+                *values,
+                result.name,
+                Text(result.status, style=STATUS_STYLES[result.status]),
+                *(cells[heading] for heading in _SHOWN),
+            )
+            values = [""] * len(values)
+    return table
+
+
+def _meaning(study: Study, groups: Sequence[Group]) -> list[str]:
+    lines = [f"{study.name}: {study.description or 'times in ms'}; completion of an iteration, ms."]
+    troubles = (result.trouble for group in groups for result in group.comparison.transports if result.trouble)
+    lines += list(dict.fromkeys(troubles))[:_MOST_TOLD]
+    scales = {group.comparison.scale for group in groups if group.comparison.scale != 1}
+    lines += [f"scale: rates and payloads were divided by {scale:g}; the RTT was kept." for scale in sorted(scales)]
+    return lines
+
+
+def _draw(study: Study, groups: Sequence[Group], registry: Registry, directory: Path) -> list[str]:
+    prepare_matplotlib()
+    from bicoastal.experiments.figures.curves import draw_curves  # noqa: PLC0415 (matplotlib is slow to import)
+
+    labels = {axis.key: axis.label for axis in study.axes}
+    return [str(path) for path in draw_curves(groups, registry, directory, labels=labels)]

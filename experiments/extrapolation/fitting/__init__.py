@@ -1,0 +1,1 @@
+"""Tail models fitted to measured runs, and put to the test."""

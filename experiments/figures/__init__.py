@@ -1,0 +1,1 @@
+"""The figures: how they look, and what each of them shows."""

@@ -1,0 +1,88 @@
+"""How every picture looks, whoever draws it, and how it is written."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import is_color_like
+from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
+
+from bicoastal.experiments.runs.whole_files import written_whole
+from bicoastal.transports.registry import Registry, UnknownTransportError
+
+STYLE: dict[Any, Any] = {  # of every picture; matplotlib's stubs want its 300 keys as literals
+    "font.size": 10,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+}
+BOUND_COLOUR = "#444444"
+_SPARE_COLOURS = ("#cc79a7", "#56b4e9", "#e69f00", "#000000")  # of Okabe and Ito's, told apart by everyone
+_SPARE_MARKERS = ("D", "v", "P", "X")
+LOG_FROM_RATIO = 4.0  # slowest over fastest: from here on a linear axis hides the fast ones
+
+
+class Look(NamedTuple):
+    """How a transport is drawn."""
+
+    colour: str
+    marker: str
+
+
+_PLAIN = Look("#666666", "o")
+
+
+def looks_of(names: Iterable[str], registry: Registry) -> dict[str, Look]:
+    """Return each transport's colour and marker: what its specification says, or another where that is taken.
+
+    A colour or marker that matplotlib does not know, or a transport that is not installed any more, is no reason to
+    lose a picture: the plain one stands in for it.
+    """
+    looks: dict[str, Look] = {}
+    for name in names:
+        wanted = _wanted_look(name, registry)
+        colours, markers = ({look[part] for look in looks.values()} for part in (0, 1))
+        # a third party's transports may all have the default look
+        own_colour = wanted.colour if is_color_like(wanted.colour) else _PLAIN.colour
+        own_marker = wanted.marker if wanted.marker in MarkerStyle.markers else _PLAIN.marker
+        colour = next((c for c in (own_colour, *_SPARE_COLOURS) if c not in colours), own_colour)
+        marker = next((m for m in (own_marker, *_SPARE_MARKERS) if m not in markers), own_marker)
+        looks[name] = Look(colour, marker)
+    return looks
+
+
+def _wanted_look(name: str, registry: Registry) -> Look:
+    try:
+        spec = registry.resolve(name)
+    except UnknownTransportError:
+        return _PLAIN
+    return Look(spec.colour, spec.marker)
+
+
+def save_picture(figure: Figure, path: Path) -> Path:
+    """Write a picture, whole or not at all; return its path. Raises StoreError where it cannot be written."""
+    FigureCanvasAgg(figure)
+    with written_whole(path) as unfinished:
+        # no program version and no time in the file: the same results give the same bytes
+        figure.savefig(unfinished, format="png", dpi=130, metadata={"Software": None})
+    return path
+
+
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """Put the legend beside the title, where it can hide nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
+
+
+def short_probability(loss: float) -> str:
+    """Return a probability as people write it: 1e-5, not 1e-05."""
+    return re.sub(r"\.?0*e-0?", "e-", f"{loss:.2e}") if 0 < loss < 0.01 else f"{loss:g}"

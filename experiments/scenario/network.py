@@ -1,0 +1,237 @@
+"""From the tables of a scenario to its topology: sites, links with their loss and events, and the paths across them."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+
+from bicoastal.experiments.scenario.tables import (
+    MAX_FILE_BYTES,
+    MAX_QUANTITY,
+    ScenarioError,
+    Table,
+    close_matches,
+    shown,
+)
+from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
+from bicoastal.wan.recorded_loss import Listed, Trace
+from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
+from bicoastal.wan.topology import MIN_MTU_BYTES, LinkSpec, Path, Site, Topology
+from bicoastal.wan.units import parse_size
+
+MAX_LINKS = 1024
+_MAX_MTU_BYTES = 65_535  # the largest IPv4 packet
+_MAX_PACKETS = 2**31
+_BDP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*BDP")
+_LINK_KEYS = {
+    "rate_bps": "rate",
+    "delay_s": "delay",
+    "queue_bytes": "queue",
+    "mtu_bytes": "mtu",
+    "framing_bytes": "framing",
+    "jitter_s": "jitter",
+    "reorder": "reorder",
+    "reorder_delay_s": "reorder_delay",
+    "duplicate": "duplicate",
+    "corrupt": "corrupt",
+    "events": "events",
+    "a": "between",
+    "b": "between",
+}
+_LOSS_MODELS = ("none", "bernoulli", "periodic", "gilbert-elliott", "tail-of-burst", "listed", "trace", "combined")
+
+
+def read_topology(
+    document: Table, sites: tuple[str, ...], links: Sequence[Table], *, directory: FilePath | None
+) -> Topology:
+    """Return the topology. `directory` is where files that the scenario names are looked for. Raises ScenarioError."""
+    specs: dict[str, LinkSpec] = {}
+    for table in links:
+        link = read_link(table, sites, directory)
+        if link.name in specs:
+            table.fail("name", f"another link is called {shown(link.name)} too")
+        specs[link.name] = link
+    paths: dict[str, Path] = {}
+    for table in document.tables("paths"):
+        path = _read_path(table, specs)
+        if path.name in paths:
+            table.fail("name", f"another path is called {shown(path.name)} too")
+        paths[path.name] = path
+        table.finish()
+    if not paths:  # every link is a path of its own
+        paths = {name: Path(name=name, sites=(link.a, link.b), links=(name,)) for name, link in specs.items()}
+    return document.adopt(
+        lambda: Topology(sites=[Site(name=name) for name in sites], links=specs.values(), paths=paths.values()), {}
+    )
+
+
+def read_link(table: Table, sites: tuple[str, ...], directory: FilePath | None) -> LinkSpec:
+    """Return one link."""
+    name = table.name("name", "link")
+    ends = table.names("between", (sites[0], sites[-1]))
+    if len(ends) != 2 or not set(ends) <= set(sites):
+        table.fail("between", f"expected two of the sites {', '.join(sites)}")
+    rate_bps = table.rate_bps("rate")
+    delay_key = table.only_one_of("delay", "rtt", expected='a time such as "30 ms", or rtt = "60 ms"')
+    delay_s = table.time_s(delay_key) / (2 if delay_key == "rtt" else 1)
+    values = {
+        "mtu_bytes": table.integer("mtu", 1500, least=MIN_MTU_BYTES, most=_MAX_MTU_BYTES),
+        "framing_bytes": table.integer("framing", 38, least=0, most=_MAX_MTU_BYTES),
+        "queue_bytes": _read_queue(table, rate_bps * 2 * delay_s / 8),
+        "loss": read_loss(table, "loss", directory),
+        "loss_back": read_loss(table, "loss_back", directory) if table.has("loss_back") else None,
+        "jitter_s": table.time_s("jitter", 0.0),
+        "reorder": table.probability("reorder", 0.0),
+        "reorder_delay_s": table.time_s("reorder_delay", 0.0),
+        "duplicate": table.probability("duplicate", 0.0),
+        "corrupt": table.probability("corrupt", 0.0),
+        "events": tuple(_read_event(event) for event in table.tables("events")),
+    }
+    table.finish()
+    return table.adopt(
+        lambda: LinkSpec(name=name, a=ends[0], b=ends[1], rate_bps=rate_bps, delay_s=delay_s, **values),  # type: ignore[arg-type]
+        {**_LINK_KEYS, "delay_s": delay_key},
+    )
+
+
+def _read_queue(table: Table, bdp_bytes: float) -> int | None:
+    if not table.has("queue"):
+        table.text("queue", "")
+        return None
+    expected = 'a size such as "2 MB" or "0.05 BDP"'
+    value = table.raw("queue", expected)
+    if not isinstance(value, str):
+        table.fail("queue", f"{shown(value)} is not {expected}")
+    if (match := _BDP.fullmatch(value.strip())) is None:
+        try:
+            parse_size(value)
+        except ValueError as error:
+            table.fail("queue", f"{error}; expected {expected}")
+        except OverflowError:  # which `size_bytes` tells
+            pass
+        return table.size_bytes("queue")
+    size_bytes = float(match[1]) * bdp_bytes
+    if not 1 <= size_bytes <= MAX_QUANTITY:
+        table.fail("queue", f"{shown(value)} of {bdp_bytes:.0f} bytes is not a queue of at least one byte")
+    return round(size_bytes)
+
+
+def _read_event(table: Table) -> LinkEvent:
+    kind = table.only_one_of("outage", "rate", expected='a time such as "500 ms", or rate = "2 Gbit/s"')
+    at_s = table.time_s("at")
+    iteration = table.integer("iteration", least=0, most=_MAX_PACKETS) if table.has("iteration") else None
+    if kind == "outage":
+        event: LinkEvent = Outage(at_s=at_s, duration_s=table.time_s("outage", positive=True), iteration=iteration)
+    else:
+        event = RateStep(at_s=at_s, rate_bps=table.rate_bps("rate"), iteration=iteration)
+    table.finish()
+    return event
+
+
+def _read_path(table: Table, links: dict[str, LinkSpec]) -> Path:
+    name = table.name("name")
+    names = table.names("links")
+    for index, link in enumerate(names):
+        if link not in links:
+            table.fail(f"links[{index}]", f"there is no link {shown(link)}{close_matches(link, links)}")
+    # The first link is walked towards the end that the second one touches too; a single one from a to b.
+    first = links[names[0]]
+    here = first.a
+    if len(names) > 1 and first.a in (links[names[1]].a, links[names[1]].b):
+        here = first.b
+    sites = [here]
+    for index, link in enumerate(names):
+        ends = (links[link].a, links[link].b)
+        if here not in ends:
+            table.fail(f"links[{index}]", f"{shown(link)} does not begin at {shown(here)}, where the one before ends")
+        here = ends[1] if here == ends[0] else ends[0]
+        sites.append(here)
+    overhead_bytes = table.integer("overhead", 0, least=0, most=_MAX_MTU_BYTES)
+    return table.adopt(
+        lambda: Path(name=name, sites=tuple(sites), links=names, overhead_bytes=overhead_bytes),
+        {"sites": "links", "links": "links", "overhead_bytes": "overhead"},
+    )
+
+
+def read_loss(table: Table, key: str, directory: FilePath | None) -> LossSpec:
+    """Return the loss at `key`: a probability, or a table with a `model`; none when the key is not there."""
+    if not table.has(key):
+        table.probability(key, 0.0)
+        return NoLoss()
+    if not isinstance(table.raw(key, "a probability or a loss model"), dict):
+        probability = table.probability(key)
+        return Bernoulli(probability=probability) if probability else NoLoss()
+    return _read_model(table.table(key), directory)
+
+
+def _read_model(table: Table, directory: FilePath | None) -> LossSpec:
+    match table.one_of("model", _LOSS_MODELS):
+        case "none":
+            loss: LossSpec = NoLoss()
+        case "bernoulli":
+            loss = Bernoulli(probability=table.probability("probability"))
+        case "periodic":
+            every = table.integer("every", least=1, most=_MAX_PACKETS)
+            first = table.integer("first", least=0, most=_MAX_PACKETS) if table.has("first") else None
+            loss = Periodic(every=every, first=first, min_wire_bytes=_min_wire_bytes(table))
+        case "gilbert-elliott":
+            loss = _read_gilbert_elliott(table)
+        case "tail-of-burst":
+            loss = TailOfBurst(packets=table.integer("packets", 1, least=1, most=_MAX_PACKETS))
+        case "listed":
+            loss = _read_listed(table)
+        case "trace":
+            loss = _read_trace(table, directory)
+        case _:
+            parts = tuple(_read_model(part, directory) for part in table.tables("parts", required=True))
+            loss = Combined(parts=parts)
+    table.finish()
+    return loss
+
+
+def _min_wire_bytes(table: Table) -> int:
+    return table.integer("min_wire_bytes", 0, least=0, most=_MAX_MTU_BYTES)
+
+
+def _read_gilbert_elliott(table: Table) -> LossSpec:
+    if table.has("good_to_bad"):
+        changes = [table.probability(key) for key in ("good_to_bad", "bad_to_good")]
+        losses = [table.probability("loss_good", 0.0), table.probability("loss_bad", 1.0)]
+        return table.adopt(
+            lambda: GilbertElliott(
+                good_to_bad=changes[0], bad_to_good=changes[1], loss_good=losses[0], loss_bad=losses[1]
+            ),
+            {"bad_to_good": "bad_to_good"},
+        )
+    mean_loss = table.probability("mean_loss")
+    burst = table.number("mean_burst", least=1, expected="a number of packets of at least 1")
+    return table.adopt(
+        lambda: GilbertElliott.from_means(mean_loss=mean_loss, mean_burst_packets=burst),
+        {"mean_loss": "mean_loss", "mean_burst_packets": "mean_burst"},
+    )
+
+
+def _read_listed(table: Table) -> LossSpec:
+    value = table.raw("packets", "a list of packet numbers")
+    if not isinstance(value, list) or not all(type(item) is int and 0 <= item < _MAX_PACKETS for item in value):
+        table.fail("packets", f"{shown(value)} is not a list of packet numbers, counted from 0")
+    minimum = _min_wire_bytes(table)
+    return table.adopt(lambda: Listed(indices=tuple(value), min_wire_bytes=minimum), {"indices": "packets"})
+
+
+def _read_trace(table: Table, directory: FilePath | None) -> LossSpec:
+    key = table.only_one_of("outcomes", "file", expected='text such as "0001000", or the name of a file')
+    text = table.text(key)
+    if key == "file":
+        if directory is None:
+            table.fail(key, "a bundled scenario cannot name files")
+        try:
+            with (directory / text).open(encoding="utf-8") as file:
+                text = file.read(MAX_FILE_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise ScenarioError(
+                f"{table.label(key)}: {shown(text)} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})"
+            ) from error
+        if len(text) > MAX_FILE_BYTES:  # /dev/zero has no end
+            table.fail(key, "the file is larger than 1 MB")
+    repeat, minimum = table.boolean("repeat", True), _min_wire_bytes(table)
+    return table.adopt(lambda: Trace.from_text(text, repeat=repeat, min_wire_bytes=minimum), {"outcomes": key})

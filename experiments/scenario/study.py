@@ -1,0 +1,164 @@
+"""A study: one scenario with some of its keys varied, read from a TOML file.
+
+Every key there is; those with a value that is called a default may be left out::
+
+    [study]
+    name = "loss"
+    description = ""                    # default
+    scenario = "coast-to-coast"         # default; bundled, or a file beside this one
+    transports = ["reno", "cubic"]      # default: the scenario's
+    backend = "sim"                     # default
+    seeds = 1                           # default: runs of each transport at each point
+
+    [set]                               # default: none; what is changed everywhere, as with --set
+    "scenario.iterations" = 10
+
+    [[axes]]                            # one or more; every combination of their values is a point
+    key = "links.loss"
+    label = "loss per packet"           # default: the key; for people
+    values = [0, 1e-5, 1e-4]
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import product
+from math import isfinite, prod
+from pathlib import Path
+
+from bicoastal.experiments.scenario.bundled import bundled_names, find_document
+from bicoastal.experiments.scenario.overrides import Override, option
+from bicoastal.experiments.scenario.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
+from bicoastal.experiments.scenario.tables import Table, bare, shown
+from bicoastal.transports.registry import Registry
+
+MAX_POINTS = 10_000
+_MOST_LETTERS = 100
+_SMALL = 0.01  # up to which people count the zeros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A key of the scenario, as `--set` takes it, what people call it, and its values as texts, in their order."""
+
+    key: str
+    label: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One combination: the scenario, and how it differs, "key=value" for each axis in their order."""
+
+    settings: tuple[str, ...]
+    scenario: Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """What is to be run. points: the last axis varies fastest. transports: those named, else the scenario's.
+
+    settings: what `[set]` changes at every point, "key=value" each.
+    """
+
+    name: str
+    description: str
+    backend: str
+    seeds: int
+    transports: tuple[str, ...]
+    settings: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    points: tuple[Point, ...]
+
+
+def load_study(source: str, registry: Registry, overrides: Iterable[Override] = ()) -> Study:
+    """Return the bundled study called `source`, or the one in the file `source`, with `overrides` made at every point.
+
+    Every point's scenario is read here, so that a fault at the last one is found before the first one runs.
+    Raises ScenarioError in one sentence that says where (file and key, or the option) and what is wrong.
+    """
+    document, label, directory = find_document("studies", source)
+    return _read(Table(document, file=label), registry, directory, list(overrides))
+
+
+def _read(document: Table, registry: Registry, directory: Path | None, overrides: Sequence[Override]) -> Study:
+    header = document.table("study", required=True)
+    name = header.name("name")
+    description = header.text("description", "")
+    source = header.text("scenario", DEFAULT_SCENARIO)
+    if directory is not None and source not in bundled_names("scenarios"):
+        source = os.path.join(directory, source)
+    transports = header.names("transports", ())
+    backend = header.text("backend", "sim")
+    seeds = header.integer("seeds", 1, least=1, most=MAX_SEEDS)
+    header.finish()
+    table = document.table("set")
+    common = table.rest()
+    changes = [option(table.label(key), key, value) for key, value in common.items()]
+    axes: list[Axis] = []
+    given: list[list[Override]] = []
+    for table in document.tables("axes", required=True):
+        axis, values = _read_axis(table)
+        if axis.key in [other.key for other in axes]:
+            table.fail("key", f"{shown(axis.key)} is varied twice")
+        axes.append(axis)
+        given.append(values)
+    document.finish()
+    if prod(len(axis.values) for axis in axes) > MAX_POINTS:
+        document.fail("axes", f"make more than {MAX_POINTS:,} points")
+    points = tuple(
+        Point(
+            settings=tuple(f"{axis.key}={axis.values[at]}" for axis, at in zip(axes, places, strict=True)),
+            scenario=load_scenario(
+                source,
+                registry,
+                [*changes, *overrides, *(values[at] for values, at in zip(given, places, strict=True))],
+            ),
+        )
+        for places in product(*(range(len(axis.values)) for axis in axes))
+    )
+    return Study(
+        name=name,
+        description=description,
+        backend=backend,
+        seeds=seeds,
+        transports=transports or points[0].scenario.transports,
+        settings=tuple(f"{key}={value_text(value)}" for key, value in common.items()),
+        axes=tuple(axes),
+        points=points,
+    )
+
+
+def _read_axis(table: Table) -> tuple[Axis, list[Override]]:
+    key = table.text("key")
+    label = table.text("label", key)
+    found = table.raw("values", "a list of values")
+    table.finish()
+    if not isinstance(found, list) or not found:
+        table.fail("values", f"{shown(found)} is not a list of values")
+    texts: list[str] = []
+    for index, value in enumerate(map(bare, found)):
+        if not isinstance(value, bool | int | float | str):
+            table.fail(f"values[{index}]", f"{shown(value)} is neither a number, a text nor true or false")
+        text = value_text(value)
+        if len(text) > _MOST_LETTERS or not text.isprintable():
+            table.fail(f"values[{index}]", f"{shown(value)} is no value that a table could show")
+        if text in texts:
+            table.fail(f"values[{index}]", f"{shown(value)} stands there twice")
+        texts.append(text)
+    changes = [option(table.label(f"values[{index}]"), key, value) for index, value in enumerate(found)]
+    return Axis(key=key, label=label, values=tuple(texts)), changes
+
+
+def value_text(value: object) -> str:
+    """Return a value as people write it behind `--set KEY=`, digit for digit: 1e-4, not 0.0001, and 2, not 2.0."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if isfinite(value) and 0 < abs(value) <= _SMALL:
+            return format(Decimal(repr(value)).normalize(), "e")
+        case float():
+            return repr(value).removesuffix(".0")
+        case _:
+            return str(value)

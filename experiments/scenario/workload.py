@@ -1,0 +1,269 @@
+"""From the tables of a scenario to its traffic: the jobs with their all-reduce, and what else is on the links."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bicoastal.emulation.base import BackgroundSpec, JobSpec, ParameterValue, TransportUse
+from bicoastal.emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes
+from bicoastal.experiments.scenario.deployment import load_deployment
+from bicoastal.experiments.scenario.tables import ScenarioError, Table, alternatives, close_matches, shown
+from bicoastal.transports.registry import Registry, UnknownTransportError
+from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.deployment import Deployment
+from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import format_size
+
+MAX_ITERATIONS = 1_000_000
+MAX_ARRAY_BYTES = 2**30  # both coasts hold a few arrays of a shard at once
+_MAX_RANKS = 4096
+_PATTERNS = ("exchange", "reduce-scatter")
+_DTYPES = ("int8", "int16", "int32", "int64")
+_ALLREDUCE_KEYS = {
+    "sites": "sites",
+    "pattern": "pattern",
+    "ranks_per_site": "ranks_per_site",
+    "dtype": "dtype",
+    "array_bytes": "array",
+    "fabric_Bps": "fabric",
+}
+
+Parameters = tuple[tuple[str, ParameterValue], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """A job before it is known which transport carries it: `transport` None means the one under comparison.
+
+    deployment: that its shard is of, if it was given by that.
+    """
+
+    name: str
+    transport: TransportUse | None
+    paths: tuple[str, ...]
+    allreduce: AllReduceSpec
+    iterations: int
+    gap_s: float
+    start_s: float
+    deployment: Deployment | None = None
+
+    def job(self, compared: TransportUse, seed: int) -> JobSpec:
+        """Return the job of one run; the seed is its gradients' too."""
+        return JobSpec(
+            name=self.name,
+            transport=self.transport or compared,
+            paths=self.paths,
+            allreduce=replace(self.allreduce, seed=seed),
+            iterations=self.iterations,
+            gap_s=self.gap_s,
+            start_s=self.start_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the tables of the traffic are read against."""
+
+    topology: Topology
+    sites: tuple[str, ...]
+    iterations: int
+    gap_s: float
+    registry: Registry
+    directory: Path | None
+    memory: "MemoryBudget"
+
+    def mtu_bytes(self, paths: Sequence[str]) -> int:
+        """Return the smallest packet that any of `paths` takes whole."""
+        return min(self.topology.path_mtu_bytes(path) for path in paths)
+
+
+class MemoryBudget:
+    """What the messages of one run may take: octets that cross the WAN are real, so this machine has to hold them."""
+
+    def __init__(self) -> None:
+        self._machine_bytes = machine_memory_bytes()
+        self._claimed_bytes = 0
+
+    def claim(self, table: Table, key: str, needed_bytes: int, remedy: str) -> None:
+        """Take `needed_bytes`. Raises ScenarioError about `key`, with the remedy, where too few are left."""
+        self._claimed_bytes += needed_bytes
+        if self._claimed_bytes > self._machine_bytes:
+            together = self._claimed_bytes > needed_bytes
+            others = f", {format_size(self._claimed_bytes)} with what stands before it" if together else ""
+            table.fail(
+                key,
+                f"takes up to {format_size(needed_bytes)} of memory{others}, and this machine has "
+                f"{format_size(self._machine_bytes)}; {remedy}",
+            )
+
+
+def check_transport_name(name: str, registry: Registry) -> None:
+    """Raise ScenarioError, in one sentence, when no transport has this name and it is no "module:ATTRIBUTE"."""
+    names = registry.names()
+    if name not in names and not re.fullmatch(r"[\w.]+:\w+", name):
+        raise ScenarioError(f"there is no transport {shown(name)}{alternatives(name, names)}")
+
+
+def read_parameters(table: Table, transport: str, registry: Registry) -> Parameters:
+    """Return a transport's parameters, checked by the transport itself."""
+    values = table.rest()
+    for key, value in values.items():
+        if not isinstance(value, str | int | float | bool):
+            table.fail(key, f"{shown(value)} is not a number, a truth value or text")
+        if type(value) is int and value.bit_length() > 63:
+            table.fail(key, f"{shown(value)} is too large")
+    try:
+        spec = registry.resolve(transport)
+    except UnknownTransportError as error:
+        table.fail("", str(error))
+    table.adopt(lambda: spec.make_parameters(values), {key: key for key in _parameter_names(spec.parameters, values)})
+    return tuple(sorted(values.items()))  # type: ignore[arg-type]
+
+
+def _parameter_names(parameters: type[Any] | None, values: Mapping[str, object]) -> set[str]:
+    return {*values, *getattr(parameters, "__dataclass_fields__", ())}
+
+
+def read_jobs(document: Table, around: Surroundings) -> tuple[JobPlan, ...]:
+    """Return the jobs: those of [[jobs]], or the single one of [allreduce]."""
+    key = document.only_one_of("allreduce", "jobs", expected="a table [allreduce], or [[jobs]]")
+    if key == "allreduce":
+        return (_read_job(document.table("allreduce"), "job", around),)
+    jobs = [
+        _read_job(table, f"job{index}", around) for index, table in enumerate(document.tables("jobs", required=True))
+    ]
+    if all(job.transport is not None for job in jobs):
+        document.fail("jobs", "each has a transport of its own, so there is none to compare; leave one without")
+    return tuple(jobs)
+
+
+def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
+    name = table.name("name", name)
+    ends = table.names("sites", (around.sites[0], around.sites[-1]))
+    if len(ends) != 2 or not set(ends) <= set(around.sites):
+        table.fail("sites", f"expected two of the sites {', '.join(around.sites)}")
+    deployment = _read_deployment(table, around) if table.has("deployment") else None
+    job = JobPlan(
+        name=name,
+        deployment=deployment,
+        transport=_read_transport(table, around.registry) if table.has("transport") else None,
+        paths=_read_paths(table, ends, around.topology),
+        allreduce=_read_allreduce(table, (ends[0], ends[1]), deployment),
+        iterations=table.integer("iterations", around.iterations, least=1, most=MAX_ITERATIONS),
+        gap_s=table.time_s("gap", around.gap_s),
+        start_s=table.time_s("start", 0.0),
+    )
+    table.text("transport", "")
+    table.finish()
+    around.memory.claim(
+        table,
+        "deployment" if table.has("deployment") else "shard",
+        job_memory_bytes(job.allreduce, around.mtu_bytes(job.paths)),
+        "take a smaller shard" + ("" if table.has("array") else ", or set array"),
+    )
+    return job
+
+
+def _read_deployment(table: Table, around: Surroundings) -> Deployment:
+    try:
+        deployment = load_deployment(table.text("deployment"), around.directory)
+    except ScenarioError as error:
+        table.fail("deployment", str(error))
+    if deployment.sites == 1:
+        table.fail("deployment", f"{deployment.name} is at one site, so that nothing crosses the WAN")
+    return deployment
+
+
+def _read_allreduce(table: Table, ends: tuple[str, str], deployment: Deployment | None) -> AllReduceSpec:
+    source = table.only_one_of("shard", "deployment", expected='a size such as "57.13 MB", or a deployment')
+    pattern = table.one_of("pattern", _PATTERNS, "exchange")
+    local: dict[str, Any] = {}
+    if deployment is not None:
+        sent, returned = deployment.precision.gradient_messages, deployment.precision.weight_messages
+        if pattern == "reduce-scatter" and sent != returned:
+            table.fail(
+                "pattern",
+                f"the first trip of {deployment.name} carries {sent:g} bytes for a parameter and the second "
+                f"{returned:g}; both carry the same here, so that it takes a shard in the deployment's place",
+            )
+        shard_bytes = deployment.wide_area_shard_bytes
+        local["local_stages"] = deployment.local_stages
+        if table.has("fabric"):
+            table.fail("fabric", "cannot stand beside deployment, which has the rates of its own stages")
+    else:
+        shard_bytes = table.size_bytes("shard")
+        if table.has("fabric"):
+            local["fabric_Bps"] = table.rate_bps("fabric") / 8
+    array_bytes = table.size_bytes("array") if table.has("array") else None
+    if (array_bytes or shard_bytes) > MAX_ARRAY_BYTES:
+        table.fail("array", "expected a size of at most 1 GiB, since arrays of a whole shard would not fit in memory")
+    values: dict[str, Any] = {
+        "pattern": pattern,
+        "ranks_per_site": table.integer("ranks_per_site", 2, least=1, most=_MAX_RANKS),
+        "dtype": table.one_of("dtype", _DTYPES, "int32"),
+        **local,
+    }
+    return table.adopt(
+        lambda: AllReduceSpec(sites=ends, shard_bytes=shard_bytes, array_bytes=array_bytes, **values),
+        {**_ALLREDUCE_KEYS, "shard_bytes": source},
+    )
+
+
+def _read_transport(table: Table, registry: Registry) -> TransportUse:
+    name = table.text("transport")
+    try:
+        check_transport_name(name, registry)
+    except ScenarioError as error:
+        table.fail("transport", str(error))
+    return TransportUse(name=name, parameters=read_parameters(table.table("parameters"), name, registry))
+
+
+def _read_paths(table: Table, ends: Sequence[str], topology: Topology) -> tuple[str, ...]:
+    joining = tuple(name for name, path in topology.paths.items() if {path.sites[0], path.sites[-1]} == set(ends))
+    names = table.names("paths", joining)
+    for index, name in enumerate(names):
+        if name not in topology.paths:
+            table.fail(f"paths[{index}]", f"there is no path {shown(name)}{close_matches(name, topology.paths)}")
+        if name not in joining:
+            table.fail(f"paths[{index}]", f"{shown(name)} does not join {ends[0]} and {ends[1]}")
+    if not names:
+        table.fail("paths", f"no path joins {ends[0]} and {ends[1]}")
+    return names
+
+
+def read_background(document: Table, around: Surroundings) -> tuple[BackgroundSpec, ...]:
+    """Return the flows of [[background]]."""
+    return tuple(
+        _read_flow(table, f"background{index}", around) for index, table in enumerate(document.tables("background"))
+    )
+
+
+def _read_flow(table: Table, name: str, around: Surroundings) -> BackgroundSpec:
+    ends = [
+        table.one_of(key, around.sites, default)
+        for key, default in (("from", around.sites[0]), ("to", around.sites[-1]))
+    ]
+    if ends[0] == ends[1]:
+        table.fail("to", f"{shown(ends[1])} is where the flow comes from")
+    table.raw("transport", "the name of a transport")
+    flow = BackgroundSpec(
+        name=table.name("name", name),
+        transport=_read_transport(table, around.registry),
+        paths=_read_paths(table, ends, around.topology),
+        source=ends[0],
+        destination=ends[1],
+        message_bytes=table.size_bytes("message"),
+        gap_s=table.time_s("gap", 0.0),
+        start_s=table.time_s("start", 0.0),
+        messages=table.integer("messages", least=1, most=MAX_ITERATIONS) if table.has("messages") else None,
+    )
+    table.finish()
+    around.memory.claim(
+        table,
+        "message",
+        background_memory_bytes(flow.message_bytes, around.mtu_bytes(flow.paths)),
+        "take a smaller message",
+    )
+    return flow

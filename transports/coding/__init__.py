@@ -1,0 +1,1 @@
+"""Erasure codes, and how much redundancy a target needs."""

@@ -1,0 +1,1 @@
+"""Paced sending: packets leave at a given rate, gaps are repaired from the receiver's reports."""

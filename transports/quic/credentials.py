@@ -1,0 +1,98 @@
+"""Who the ends of a QUIC connection are: Ed25519 keys, self-signed certificates, and which of them each end trusts.
+
+Ed25519 (RFC 8032) signs without randomness, so a certificate and a handshake made from a seed are the same every time.
+An end trusts exactly one certificate; there is no clock in that check, hence none in the handshake.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509.oid import NameOID
+
+from bicoastal.transports.base import EndpointContext, Rng
+from bicoastal.wan.randomness import SplitMix64
+
+VALID_FROM, VALID_UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+NAME = "bicoastal"
+PUBLIC_SEED = 0x2B1C0A57A1
+LEAST_SECRET_BYTES = 16
+_KEY_BYTES, _SERIAL_BITS = 32, 158
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """A server's certificate, and its private key, which a client does not have (None).
+
+    client: the same of the only client that is served, whose key the server does not have; None: anybody is served.
+    """
+
+    certificate: x509.Certificate
+    private_key: Ed25519PrivateKey | None = field(default=None, repr=False)
+    client: "Credentials | None" = None
+
+    def public(self) -> "Credentials":
+        """Return the server's certificate alone."""
+        return Credentials(certificate=self.certificate)
+
+
+def make_credentials(rng: Rng, *, name: str = NAME) -> Credentials:
+    """Return a self-signed certificate for the DNS name `name`, valid from 2000 to 2100, with a key drawn from `rng`.
+
+    The key is as secret as `rng` is unpredictable: in real time give it `random.SystemRandom()`, and keep the result
+    for one run. Raises ValueError for a name that is no DNS name.
+    """
+    octets = rng.getrandbits(8 * _KEY_BYTES).to_bytes(_KEY_BYTES, "big")
+    return _certify(octets, rng.getrandbits(_SERIAL_BITS), name)
+
+
+def _certify(key_octets: bytes, serial: int, name: str) -> Credentials:
+    key = Ed25519PrivateKey.from_private_bytes(key_octets)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(serial | 1)  # RFC 5280 §4.1.2.2: positive, at most 20 octets
+        .not_valid_before(VALID_FROM)
+        .not_valid_after(VALID_UNTIL)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, None)
+    )
+    return Credentials(certificate=certificate, private_key=key)
+
+
+@cache
+def public_credentials() -> Credentials:
+    """Return credentials that anybody can compute, for the simulator and for loopback: they keep nobody out."""
+    return make_credentials(SplitMix64(PUBLIC_SEED))
+
+
+def credentials_of(context: EndpointContext) -> Credentials:
+    """Return what an end shows and trusts: what only the run's ends can compute, or without a secret what anybody can.
+
+    With a secret each end has a key of its own for the flow, and neither talks to an end that does not show the other.
+    Raises ValueError for a secret of less than 16 octets.
+    """
+    secret = context.secret
+    if secret is None:
+        return public_credentials()
+    if len(secret) < LEAST_SECRET_BYTES:
+        raise ValueError(f"secret: {len(secret)} octets; {LEAST_SECRET_BYTES} are the least that cannot be guessed")
+    server, client = (_derive(secret, f"{context.flow}/{role}") for role in ("server", "client"))
+    if context.role == "client":
+        return Credentials(certificate=server.certificate, client=client)
+    return Credentials(certificate=server.certificate, private_key=server.private_key, client=client.public())
+
+
+def _derive(secret: bytes, label: str) -> Credentials:
+    """Return the credentials that belong to `label`: RFC 5869, with SHA-256."""
+    length = _KEY_BYTES + _SERIAL_BITS // 8
+    octets = HKDF(algorithm=SHA256(), length=length, salt=None, info=f"bicoastal/{label}".encode()).derive(secret)
+    return _certify(octets[:_KEY_BYTES], int.from_bytes(octets[_KEY_BYTES:], "big"), NAME)

@@ -1,0 +1,349 @@
+"""One end of a QUIC connection over one path: made, connected, fed with datagrams, and given up."""
+
+from collections.abc import Callable, Iterable
+
+from aioquic._buffer import Buffer as AioquicBuffer
+from aioquic._crypto import CryptoError
+from aioquic.quic.crypto import CryptoPair
+from aioquic.quic.events import ConnectionTerminated, DatagramFrameReceived, StreamDataReceived
+from aioquic.quic.packet import QuicErrorCode, QuicPacketType, QuicProtocolVersion, pull_quic_header
+
+from bicoastal.transports.base import Counters, Datagram, PathView, Rng
+from bicoastal.transports.congestion.base import CongestionControl
+from bicoastal.transports.events import Buffer
+from bicoastal.transports.quic.connection import PEER, BulkConnection
+from bicoastal.transports.quic.credentials import Credentials
+from bicoastal.transports.quic.flight import INFINITY, Flight
+from bicoastal.transports.quic.handshake import CONNECTION_ID_BYTES, make_configuration
+from bicoastal.transports.quic.path import PathConnection, Report, SymbolSource
+from bicoastal.transports.quic.received import Received
+from bicoastal.transports.quic.sending import SYMBOL_HEADER_BYTES
+from bicoastal.transports.quic.streams import IDENTIFIER_BYTES
+from bicoastal.transports.quic.wire import NUMBER_BYTES, TAG_BYTES
+from bicoastal.transports.recovery.rtt import RttEstimator
+
+HEADERS_BYTES = 20 + 8  # IP and UDP
+MIN_MTU_BYTES = 1200 + HEADERS_BYTES  # RFC 9000 §14
+ACK_EVERY, ACK_DELAY_S = 16, 0.001
+HANDSHAKE_LIMIT_S = 120.0
+UNKNOWN_RTT_S = 0.1  # taken for the round trip before anything is known
+
+
+class QuicLink(PathConnection):
+    """A QUIC connection over `view`.
+
+    role: "client" begins the handshake with the first `datagrams_to_send`; a "server" waits for it. credentials: the
+    server's; a client needs only the certificate, which it pins, and its own if the server asks for one.
+    make_congestion(mss_bytes) returns the controller. continuous: streams carry control octets (see `PathConnection`);
+    otherwise each is a message. datagram_bytes, an attribute, is the largest UDP payload.
+    Raises ValueError for an MTU that is too small for QUIC, and for a server without a private key.
+    """
+
+    def __init__(
+        self,
+        *,
+        role: str,
+        view: PathView,
+        rng: Rng,
+        credentials: Credentials,
+        make_congestion: Callable[[int], CongestionControl],
+        continuous: bool,
+    ) -> None:
+        if role != "client" and credentials.private_key is None:
+            raise ValueError("credentials: a server needs the private key")
+        datagram_bytes = view.mtu_bytes - HEADERS_BYTES
+        self.path_id = view.path_id
+        self.datagram_bytes = datagram_bytes
+        self.symbol_bytes = datagram_bytes - 1 - CONNECTION_ID_BYTES - NUMBER_BYTES - TAG_BYTES - SYMBOL_HEADER_BYTES
+        self.failure = ""
+        self.congestion = make_congestion(datagram_bytes)
+        self.rtt = RttEstimator()
+        self._client = role == "client"
+        self._rng = rng
+        self._credentials = credentials
+        self._continuous = continuous
+        self._configuration = make_configuration(
+            is_client=self._client, credentials=credentials, max_datagram_bytes=datagram_bytes
+        )
+        self._source: SymbolSource | None = None
+        self._pace_bps: float | None = None
+        self._symbols: list[bytes] = []
+        self._control = bytearray()
+        self._messages: list[tuple[int, Buffer]] = []
+        self._rejected = 0
+        self._begun_s: float | None = None
+        self._connection = self._connect(None) if self._client else None
+
+    def _connect(self, original_destination: bytes | None) -> BulkConnection:
+        flight = Flight(congestion=self.congestion, rtt=self.rtt)
+        trusted = self._credentials if self._client else self._credentials.client
+        connection = BulkConnection(
+            configuration=self._configuration,
+            rng=self._rng,
+            pinned=trusted.certificate if trusted is not None else None,
+            flight=flight,
+            received=Received(ack_every=ACK_EVERY, ack_delay_s=ACK_DELAY_S),
+            path_id=self.path_id,
+            continuous=self._continuous,
+            original_destination_connection_id=original_destination,
+        )
+        connection.sending.source, connection.sending.pace_bps = self._source, self._pace_bps
+        return connection
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:  # type: ignore[override]
+        """The handshake is over, and nobody has closed."""
+        return self._connection is not None and self._connection.is_open and not self.failure
+
+    @property
+    def rtt_s(self) -> float:
+        """The smoothed round trip, a guess before the first sample."""
+        return self.rtt.srtt_s or UNKNOWN_RTT_S
+
+    @property
+    def confirmed(self) -> bool:
+        """Both ends know that the handshake is over (RFC 9001 §4.1.2)."""
+        return self._connection is not None and self._connection.flight.confirmed
+
+    @property
+    def source(self) -> SymbolSource | None:
+        """Who is asked for symbols."""
+        return self._source
+
+    @source.setter
+    def source(self, source: SymbolSource | None) -> None:
+        self._source = source
+        if self._connection is not None:
+            self._connection.sending.source = source
+
+    @property
+    def pace_bps(self) -> float | None:
+        """The pace that overrides the controller's."""
+        return self._pace_bps
+
+    @pace_bps.setter
+    def pace_bps(self, pace_bps: float | None) -> None:
+        self._pace_bps = pace_bps
+        if self._connection is not None:
+            self._connection.sending.pace_bps = pace_bps
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """What is in flight."""
+        return self._connection.flight.in_flight if self._connection is not None else 0
+
+    @property
+    def oldest_in_flight_s(self) -> float | None:
+        """When the oldest packet in flight left."""
+        oldest = self._connection.flight.oldest() if self._connection is not None else None
+        return None if oldest is None else oldest.sent_s
+
+    def awaited(self, after_s: float, until_s: float) -> tuple[int, float, float]:
+        """Return how many packets in flight left after `after_s` and until `until_s`, and the first and last times."""
+        if self._connection is None:
+            return 0, INFINITY, -INFINITY
+        return self._connection.flight.awaited(after_s, until_s)
+
+    @property
+    def last_heard_s(self) -> float:
+        """When the last genuine packet arrived."""
+        return self._connection.last_heard_s if self._connection is not None else -INFINITY
+
+    @property
+    def latest_rtt_s(self) -> float:
+        """The latest round-trip sample after the handshake; 0 before the first."""
+        return self._connection.flight.latest_rtt_s if self._connection is not None else 0.0
+
+    @property
+    def peer_ack_delay_s(self) -> float:
+        """How long the peer may hold an acknowledgement back, as it has said."""
+        return self._connection.flight.peer_ack_delay_s if self._connection is not None else 0.025
+
+    @property
+    def pacing_rate_bps(self) -> float | None:
+        """The pace at present, bit/s of UDP payload; None when nothing sets one yet."""
+        return self._connection.sending.rate_bps() if self._connection is not None else self._pace_bps
+
+    def counters(self) -> Counters:
+        """Return what has been counted."""
+        connection = self._connection
+        if connection is None:
+            return Counters(rejected=self._rejected)
+        sending, flight = connection.sending, connection.flight
+        return Counters(
+            packets=sending.packets,
+            repairs=sending.repairs,
+            probes=sending.probes,
+            timeouts=flight.timeouts,
+            spurious=flight.spurious,
+            rejected=self._rejected,
+        )
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    def receive(self, octets: bytes, now: float) -> None:
+        """Take the payload of a UDP datagram."""
+        connection = self._connection
+        if connection is None:
+            destination = self._client_hello(octets)
+            if destination is None:
+                self._rejected += 1
+                return
+            connection = self._connection = self._connect(destination)
+            self._begun_s = now
+        if not connection.receive(octets, now):
+            self._rejected += 1
+        self._drain(connection)
+
+    def _client_hello(self, octets: bytes) -> bytes | None:
+        """Return the connection identifier of a genuine first packet of a client, None when it is anything else."""
+        buffer = AioquicBuffer(data=octets)
+        try:
+            header = pull_quic_header(buffer, host_cid_length=CONNECTION_ID_BYTES)
+            if (
+                header.packet_type != QuicPacketType.INITIAL
+                or header.version != QuicProtocolVersion.VERSION_1
+                or len(octets) < 1200  # RFC 9000 §14.1
+            ):
+                return None
+            pair = CryptoPair()
+            pair.setup_initial(cid=header.destination_cid, is_client=False, version=header.version)
+            pair.decrypt_packet(octets[: header.packet_length], buffer.tell(), 0)
+        except (ValueError, CryptoError):
+            return None
+        return header.destination_cid
+
+    def datagrams_to_send(self, now: float) -> list[Datagram]:
+        """Return, and forget, what may leave."""
+        connection = self._connection
+        if connection is None:
+            return []
+        if self._client and self._begun_s is None:
+            self._begun_s = now
+            connection.connect(PEER, now)
+        path_id = self.path_id
+        return [
+            Datagram(path_id, data, HEADERS_BYTES + len(data), depart_at, 0, burst_left)
+            for data, depart_at, burst_left in connection.outgoing(now)
+        ]
+
+    def get_timer(self) -> float | None:
+        """Return when `handle_timer` is due."""
+        connection = self._connection
+        if connection is None or self.failure:
+            return None
+        at = connection.timer()
+        if self._begun_s is not None and not connection.is_open:
+            at = min(at, self._begun_s + HANDSHAKE_LIMIT_S)
+        return None if at == INFINITY else at
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        connection = self._connection
+        if connection is None or self.failure:
+            return
+        if self._begun_s is not None and not connection.is_open and now >= self._begun_s + HANDSHAKE_LIMIT_S:
+            self.failure = "the far end does not answer"
+            return
+        connection.on_timer(now)
+        self._drain(connection)
+
+    def declare_lost(self, now: float, *, congestion: bool = False) -> None:
+        """Take all in flight for lost."""
+        if self._connection is not None:
+            self._connection.flight.declare_lost(now, congestion=congestion)
+
+    def probe(self, now: float) -> None:
+        """Ask for an answer now, whatever the probe timer says; at most once per round trip (see `liveness`)."""
+        if self._connection is not None and self._begun_s is not None and not self.failure:
+            self._connection.probe(now)
+
+    # -- what is carried ----------------------------------------------------------------------------------------------
+
+    def begin_burst(self, now: float, burst_bytes: int, *, after_idle: str) -> None:
+        """Tell the controller that `burst_bytes` are about to be sent, if nothing is in flight."""
+        if self._connection is not None and not self._connection.flight.in_flight:
+            self._connection.flight.begin_burst(now, burst_bytes, after_idle=after_idle)
+
+    def send_control(self, data: bytes) -> None:
+        """Queue octets on the control stream. Raises RuntimeError before `ready`."""
+        self._open().append_control(data)
+
+    def send_message(self, message_id: int, data: Buffer) -> None:
+        """Send a message on a stream of its own. Raises RuntimeError before `ready`."""
+        self._open().open_message(message_id, data)
+
+    def _open(self) -> BulkConnection:
+        if self._connection is None or not self.ready:
+            raise RuntimeError(f"path {self.path_id} is not connected")
+        return self._connection
+
+    def take_symbols(self) -> list[bytes]:
+        """Return, and forget, the symbols that arrived."""
+        symbols, self._symbols = self._symbols, []
+        return symbols
+
+    def take_control(self) -> bytes:
+        """Return, and forget, the control octets that arrived."""
+        control = bytes(self._control)
+        self._control.clear()
+        return control
+
+    def take_messages(self) -> list[tuple[int, Buffer]]:
+        """Return, and forget, the messages that arrived, as (message_id, data)."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def take_reports(self) -> list[Report]:
+        """Return, and forget, what has become of symbols."""
+        if self._connection is None:
+            return []
+        symbols = self._connection.sending.symbols
+        reports, symbols.reports = symbols.reports, []
+        return reports
+
+    def _drain(self, connection: BulkConnection) -> None:
+        while (event := connection.next_event()) is not None:
+            if isinstance(event, DatagramFrameReceived):
+                self._symbols.append(event.data)
+            elif isinstance(event, StreamDataReceived):
+                if self._continuous:
+                    self._control += event.data
+                else:
+                    self._take_message(event, connection)
+            elif isinstance(event, ConnectionTerminated):
+                self.failure = f"the connection ended: {event.reason_phrase or hex(event.error_code)}"
+        if connection.sending.stopped:
+            self.refuse("the far end refused a stream")
+
+    def refuse(self, reason: str) -> None:
+        """End the connection: what the far end has sent, or wants, makes no sense. It is told so."""
+        if not self.failure:
+            self.failure = reason
+            if self._connection is not None:
+                self._connection.close(error_code=QuicErrorCode.APPLICATION_ERROR, reason_phrase=reason)
+                self._connection.look_again()
+
+    def _take_message(self, event: StreamDataReceived, connection: BulkConnection) -> None:
+        data = memoryview(event.data)
+        if len(data) < IDENTIFIER_BYTES:
+            self.refuse(f"the far end sent a message of {len(data)} octets, less than its identifier")
+            return
+        self._messages.append((int.from_bytes(data[:IDENTIFIER_BYTES], "big"), data[IDENTIFIER_BYTES:]))
+        if not event.stream_id & 2:  # it could be answered on the same stream: nothing will be
+            connection.send_stream_data(event.stream_id, b"", end_stream=True)
+
+
+def total_counters(links: Iterable[QuicLink], *, rejected: int) -> Counters:
+    """Return what several links have counted together; rejected: what was rejected above them, besides."""
+    each = [link.counters() for link in links]
+    return Counters(
+        packets=sum(one.packets for one in each),
+        repairs=sum(one.repairs for one in each),
+        probes=sum(one.probes for one in each),
+        timeouts=sum(one.timeouts for one in each),
+        spurious=sum(one.spurious for one in each),
+        rejected=sum(one.rejected for one in each) + rejected,
+    )

@@ -1,0 +1,174 @@
+"""What aioquic's connection sees where it has its own loss recovery and its own books of what was received.
+
+Initial and Handshake packets stay in aioquic's hands. 1-RTT packets are passed on to `Flight` and `Received`.
+"""
+
+from collections.abc import Callable
+
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnectionError
+from aioquic.quic.packet import QuicErrorCode, QuicFrameType
+from aioquic.quic.packet_builder import QuicDeliveryState, QuicSentPacket
+from aioquic.quic.rangeset import RangeSet as AioquicRangeSet
+from aioquic.quic.recovery import QuicPacketNumberWindow, QuicPacketPacer, QuicPacketRecovery, QuicPacketSpace
+
+from bicoastal.transports.quic.flight import Flight, Sent
+from bicoastal.transports.quic.received import Received
+
+
+class Frames:
+    """The frames of a packet that aioquic wrote: it is told their fate once, as its handlers expect."""
+
+    __slots__ = ("_on_loss", "_packet")
+
+    def __init__(self, packet: QuicSentPacket, on_loss: Callable[[], None]) -> None:
+        self._packet = packet
+        self._on_loss = on_loss
+
+    def on_acked(self, packet: Sent) -> None:
+        """Tell them that they have arrived, unless they were told otherwise before."""
+        if not packet.lost:
+            self._tell(QuicDeliveryState.ACKED)
+
+    def on_lost(self, packet: Sent) -> None:
+        """Tell them that they are to be sent again."""
+        self._tell(QuicDeliveryState.LOST)
+        self._on_loss()
+
+    def _tell(self, state: QuicDeliveryState) -> None:
+        for handler, arguments in self._packet.delivery_handlers:
+            handler(state, *arguments)
+
+
+class Unpaced(QuicPacketPacer):
+    """No pacing: what aioquic sends by itself is a handful of packets."""
+
+    def update_rate(self, congestion_window: int, smoothed_rtt: float) -> None:
+        """Do nothing, so that there is no rate."""
+
+
+class Recovery(QuicPacketRecovery):
+    """aioquic's loss recovery for the handshake, `Flight` for everything after it.
+
+    expired: its probe timer has, and a second probe is to follow the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        configuration: QuicConfiguration,
+        flight: Flight,
+        send_probe: Callable[[], None],
+        on_loss: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            congestion_control_algorithm="reno",
+            initial_rtt=configuration.initial_rtt,
+            max_datagram_size=configuration.max_datagram_size,
+            peer_completed_address_validation=not configuration.is_client,
+            send_probe=send_probe,
+        )
+        self._pacer = Unpaced(max_datagram_size=configuration.max_datagram_size)
+        self._flight = flight
+        self._on_loss = on_loss
+        self.expired = False
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """What is in flight, in all spaces."""
+        return self._flight.in_flight + int(self._cc.bytes_in_flight)
+
+    @property
+    def congestion_window(self) -> int:
+        """The window that our own controller sets."""
+        return int(self._flight.congestion.cwnd_bytes)
+
+    @property
+    def handshake_rtt_s(self) -> float | None:
+        """The round trip that the handshake has shown, if it has."""
+        return self._rtt_latest if self._rtt_initialized else None
+
+    def get_probe_timeout(self, *, include_max_ack_delay: bool = True) -> float:
+        """Return the PTO, of which aioquic makes idle and closing periods."""
+        if self._flight.rtt.srtt_s is None:
+            return float(super().get_probe_timeout(include_max_ack_delay=include_max_ack_delay))
+        return self._flight.pto_s
+
+    def on_loss_detection_timeout(self, *, now: float) -> None:
+        """Do what the handshake's timer is due for."""
+        before = self._pto_count
+        super().on_loss_detection_timeout(now=now)
+        self.expired = self._pto_count > before
+
+    def on_packet_sent(self, *, packet: QuicSentPacket, space: QuicPacketSpace) -> None:
+        """Book a packet that aioquic has written."""
+        if not space.is_application_data:
+            super().on_packet_sent(packet=packet, space=space)
+        elif packet.is_ack_eliciting:
+            frames = Frames(packet, self._on_loss)
+            self._flight.sent(Sent(packet.packet_number, packet.sent_time or 0.0, packet.sent_bytes, frames))
+
+    def on_ack_received(
+        self, *, ack_rangeset: AioquicRangeSet, ack_delay: float, now: float, space: QuicPacketSpace
+    ) -> None:
+        """Take an ACK frame that aioquic has parsed. Raises QuicConnectionError for what was never sent."""
+        if not space.is_application_data:
+            super().on_ack_received(ack_rangeset=ack_rangeset, ack_delay=ack_delay, now=now, space=space)
+            return
+        try:
+            self._flight.on_ack([(r.start, r.stop) for r in reversed(ack_rangeset)], ack_delay, now)
+        except ValueError as error:
+            raise QuicConnectionError(QuicErrorCode.PROTOCOL_VIOLATION, QuicFrameType.ACK, str(error)) from error
+
+
+class _Numbers:
+    """`Received` as the two collections that aioquic keeps of packet numbers."""
+
+    def __init__(self, received: Received, space: "ApplicationSpace") -> None:
+        self._received = received
+        self._space = space
+
+    def add(self, number: int) -> None:
+        """Note an arrival."""
+        self._received.add(number, self._space.now)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._received
+
+    def __len__(self) -> int:
+        return 0  # aioquic need not trim them
+
+
+class ApplicationSpace(QuicPacketSpace):
+    """The packet-number space of 1-RTT packets, for those that aioquic receives; `now` is to be set before it does."""
+
+    def __init__(self, received: Received) -> None:
+        self._received = received
+        super().__init__(is_application_data=True)
+        self.now = 0.0
+        numbers = _Numbers(received, self)
+        self.ack_queue = numbers  # type: ignore[assignment]
+        self.received_packets = numbers  # type: ignore[assignment]
+
+    @property
+    def expected_packet_number(self) -> int:
+        """One above the largest received."""
+        return self._received.expected
+
+    @expected_packet_number.setter
+    def expected_packet_number(self, value: int) -> None:
+        """Do nothing: `Received` knows."""
+
+
+class CountingWindow(QuicPacketNumberWindow):
+    """The handshake's received packet numbers, that tells of duplicates: they are genuine."""
+
+    def __init__(self, on_duplicate: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_duplicate = on_duplicate
+
+    def __contains__(self, number: int) -> bool:
+        known = super().__contains__(number)
+        if known:
+            self._on_duplicate()
+        return known
