@@ -36,9 +36,11 @@ REPETITIONS = 3
 
 def load_reference() -> ModuleType:
     """Return the linear programs that the tests use too."""
-    spec = importlib.util.spec_from_file_location("b4_reference", ROOT / "tests" / "b4_reference.py")
+    spec = importlib.util.spec_from_file_location(
+        "reference_allocator", ROOT / "tests" / "helpers" / "reference_allocator.py"
+    )
     if spec is None or spec.loader is None:
-        raise ImportError("tests/b4_reference.py cannot be loaded")
+        raise ImportError("tests/helpers/reference_allocator.py cannot be loaded")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

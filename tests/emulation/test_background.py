@@ -3,7 +3,7 @@
 from bicoastal.emulation.background import BackgroundOctets
 from bicoastal.emulation.flows import plan_flows
 from bicoastal.transports.registry import Registry
-from runs import background, plane, planes, run_spec
+from helpers.small_runs import background, plane, planes, run_spec
 
 PLANES = planes(plane(), plane("plane1", rate_bps=3e8))
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
-from runs import background, job, plane, planes, run_spec
+from helpers.small_runs import background, job, plane, planes, run_spec
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from bicoastal.emulation.flows import Flow, message_id, plan_flows
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.allreduce import Pattern
-from runs import job, plane, planes, run_spec
-from toys import STRIPER
+from helpers.example_transports import STRIPER
+from helpers.small_runs import job, plane, planes, run_spec
 
 RATES = (1e9, 2e9, 5e8)
 

@@ -5,7 +5,7 @@ import pytest
 from bicoastal.emulation.testing.transports import FLIPPING_NAME, MUTE_NAME, STALLING_NAME
 from bicoastal.wan.allreduce import Pattern
 from bicoastal.wan.schedule import Outage
-from runs import PLAIN, background, iterations, job, plane, planes, run_spec, simulate
+from helpers.small_runs import PLAIN, background, iterations, job, plane, planes, run_spec, simulate
 
 
 @pytest.mark.parametrize("transport", ["reno", "cubic", "adaptive"])

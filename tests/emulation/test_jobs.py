@@ -15,7 +15,7 @@ from bicoastal.emulation.records import RunRecord
 from bicoastal.transports.base import Counters, Datagram, Endpoint
 from bicoastal.transports.events import Buffer, Event, MessageReceived
 from bicoastal.transports.registry import Registry
-from runs import background, iterations, job, plane, planes, run_spec, simulate
+from helpers.small_runs import background, iterations, job, plane, planes, run_spec, simulate
 
 
 class Desk(Endpoint):

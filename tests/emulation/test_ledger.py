@@ -8,7 +8,7 @@ from bicoastal.emulation.flows import Flow, plan_flows
 from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined, summarise
 from bicoastal.transports.base import Counters
 from bicoastal.transports.registry import Registry
-from runs import job, plane, planes, run_spec
+from helpers.small_runs import job, plane, planes, run_spec
 
 NAMES = tuple(field.name for field in fields(Tally))
 PLANES = planes(plane(), plane("plane1", rate_bps=3e8))

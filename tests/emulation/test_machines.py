@@ -15,9 +15,9 @@ from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Machi
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.registry import TransportSpec
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
-from runs import DELAY_S, background, job, plane, planes, run_spec, simulate
-from toy_frame import Frame
-from toys import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
+from helpers.example_frames import Frame
+from helpers.example_transports import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
+from helpers.small_runs import DELAY_S, background, job, plane, planes, run_spec, simulate
 
 
 def toy(make: Callable[[EndpointContext], Endpoint]) -> TransportSpec:

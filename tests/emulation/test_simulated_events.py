@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bicoastal.wan.schedule import Outage, RateStep
-from runs import (
+from helpers.small_runs import (
     DATA_WIRE_BYTES,
     DELAY_S,
     PLAIN,

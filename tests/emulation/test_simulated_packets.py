@@ -7,7 +7,7 @@ import pytest
 
 from bicoastal.emulation.records import FlowRecord, RunRecord
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
-from runs import (
+from helpers.small_runs import (
     ACK_WIRE_BYTES,
     DATA_BYTES,
     DATA_WIRE_BYTES,

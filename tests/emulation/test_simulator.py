@@ -10,7 +10,7 @@ from bicoastal.emulation.simulator import SimulatorBackend
 from bicoastal.transports.registry import Registry, UnknownTransportError
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.schedule import Outage
-from runs import PLAIN, background, iterations, job, links, plane, planes, run_spec, simulate
+from helpers.small_runs import PLAIN, background, iterations, job, links, plane, planes, run_spec, simulate
 
 
 @pytest.mark.parametrize("transport", ["reno", "cubic", "adaptive", PLAIN])

@@ -11,8 +11,8 @@ from bicoastal.transports.registry import Registry
 from bicoastal.wan.allreduce import AllReduceSpec
 from bicoastal.wan.loss import Bernoulli, LossSpec, NoLoss
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
-from toy_frame import OVERHEAD_BYTES
-from toys import NATIVE, STEERED, STRIPER
+from helpers.example_frames import OVERHEAD_BYTES
+from helpers.example_transports import NATIVE, STEERED, STRIPER
 
 SHARD_BYTES = 500_000
 RATE_BPS = 1e8

@@ -2,7 +2,7 @@ import pytest
 
 from bicoastal.emulation.registry import BackendRegistry
 from bicoastal.transports.registry import Registry
-from worlds import BACKENDS, TRANSPORTS
+from helpers.fake_backends import BACKENDS, TRANSPORTS
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from bicoastal.transports.registry import Registry
 from bicoastal.transports.testing import check_transport
-from toys import STEERED, STRIPER
+from helpers.example_transports import STEERED, STRIPER
 
 SCHEDULES = 1200
 CHUNKS = 6  # so that parallel workers share the work

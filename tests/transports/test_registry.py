@@ -4,7 +4,7 @@ from typing import Literal, Optional, cast
 import pytest
 
 from bicoastal.transports.registry import Registry, TransportSpec, UnknownTransportError
-from toys import NATIVE, STEERED, STRIPER, ArqEndpoint
+from helpers.example_transports import NATIVE, STEERED, STRIPER, ArqEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,19 +145,26 @@ def test_an_unknown_name_is_answered_with_those_that_exist() -> None:
 
 
 def test_module_and_attribute_resolve_without_an_entry_point() -> None:
-    assert Registry().resolve("toys:STEERED") is STEERED
+    assert Registry().resolve("helpers.example_transports:STEERED") is STEERED
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
         ("nowhere.at_all:SPEC", "transport 'nowhere.at_all:SPEC' cannot be loaded: No module named 'nowhere'"),
-        ("toys:NOTHING", "transport 'toys:NOTHING' cannot be loaded: module 'toys' has no attribute 'NOTHING'"),
-        ("toys:decode", "transport 'toys:decode' is not a TransportSpec"),
+        (
+            "helpers.example_transports:NOTHING",
+            "transport 'helpers.example_transports:NOTHING' cannot be loaded: "
+            "module 'helpers.example_transports' has no attribute 'NOTHING'",
+        ),
+        ("helpers.example_transports:decode", "transport 'helpers.example_transports:decode' is not a TransportSpec"),
         (":SPEC", "transport ':SPEC' is not of the form module:attribute"),
-        ("toys:", "transport 'toys:' is not of the form module:attribute"),
+        ("helpers.example_transports:", "transport 'helpers.example_transports:' is not of the form module:attribute"),
         (".toys:SPEC", "transport '.toys:SPEC' is not of the form module:attribute"),
-        ("toys:A:B", "transport 'toys:A:B' is not of the form module:attribute"),
+        (
+            "helpers.example_transports:A:B",
+            "transport 'helpers.example_transports:A:B' is not of the form module:attribute",
+        ),
         ("to ys:SPEC", "transport 'to ys:SPEC' is not of the form module:attribute"),
     ],
 )

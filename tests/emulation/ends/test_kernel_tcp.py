@@ -11,8 +11,8 @@ import pytest
 
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ends.kernel_tcp import HEADER_BYTES, TCP_HEADERS_BYTES, KernelTcpEnd
-from real_ends import EAST, TOKEN, WEST, Loopback
-from runs import plane, planes
+from helpers.loopback_flow_ends import EAST, TOKEN, WEST, Loopback
+from helpers.small_runs import plane, planes
 
 FRAMING_BYTES = 38
 

@@ -11,8 +11,8 @@ from bicoastal.emulation.ends.udp import UdpEnd
 from bicoastal.transports.base import Datagram
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import MIN_MTU_BYTES
-from real_ends import EAST, TOKEN, WEST, Loopback
-from runs import PLAIN, TCP_FRAME_BYTES, plane, planes
+from helpers.loopback_flow_ends import EAST, TOKEN, WEST, Loopback
+from helpers.small_runs import PLAIN, TCP_FRAME_BYTES, plane, planes
 
 FRAMING_BYTES, OVERHEAD_BYTES = 38, 50
 

@@ -18,7 +18,7 @@ from bicoastal.emulation.ground.identity import runtime_root
 from bicoastal.emulation.ground.namespaces import Namespaces, TwoCoasts
 from bicoastal.emulation.ground.wiring import MIDDLE, CoastOptions
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
-from processes import FORBIDDEN, all_gone, as_nobody, new_mark, ours
+from helpers.process_table import FORBIDDEN, all_gone, as_nobody, new_mark, ours
 
 pytestmark = pytest.mark.root
 

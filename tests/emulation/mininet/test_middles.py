@@ -21,7 +21,7 @@ from bicoastal.emulation.real.netns import NetnsBackend
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.topology import Topology
-from runs import job, plane, planes, run_spec, simulate
+from helpers.small_runs import job, plane, planes, run_spec, simulate
 
 pytestmark = [
     pytest.mark.vm,

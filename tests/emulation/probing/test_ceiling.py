@@ -8,7 +8,7 @@ from bicoastal.emulation.probing.ceiling import Demand, MachineCeiling
 from bicoastal.emulation.scaled import scaled_run
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
-from runs import background, job, plane, planes, run_spec
+from helpers.small_runs import background, job, plane, planes, run_spec
 
 # 12 Mbit/s and 1500 bytes: 1000 packets per second each way; the other one 3000.
 TWO = planes(plane(rate_bps=12e6, mtu_bytes=1500, queue_bytes=90_000), plane("plane1", rate_bps=36e6, mtu_bytes=1500))

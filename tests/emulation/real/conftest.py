@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from processes import all_gone, new_mark
+from helpers.process_table import all_gone, new_mark
 
 
 @pytest.fixture(scope="module")

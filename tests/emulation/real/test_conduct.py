@@ -25,7 +25,7 @@ from bicoastal.emulation.processes.coordination import (
 )
 from bicoastal.emulation.real.conduct import LEAD_S, PATIENCE_S, BackgroundConduct, JobConduct
 from bicoastal.transports.registry import Registry
-from runs import background, job, plane, planes, run_spec
+from helpers.small_runs import background, job, plane, planes, run_spec
 
 WEST, EAST = SITES = ("west", "east")
 GAP_S = 2.0

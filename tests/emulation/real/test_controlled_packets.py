@@ -13,8 +13,8 @@ from bicoastal.emulation.ground.identity import runtime_root
 from bicoastal.emulation.real.netns import NetnsBackend
 from bicoastal.emulation.records import RunRecord
 from bicoastal.transports.registry import Registry
-from processes import ours
-from runs import job, plane, planes, run_spec
+from helpers.process_table import ours
+from helpers.small_runs import job, plane, planes, run_spec
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("mark")]
 

@@ -17,8 +17,8 @@ from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.control import LATEST_S
 from bicoastal.transports.b4.parameters import LEAST_GRACE_S
 from bicoastal.transports.registry import Registry
-from loopback import LoopbackGround
-from runs import RATE_BPS, job, plane, planes, run_spec
+from helpers.loopback_coasts import LoopbackGround
+from helpers.small_runs import RATE_BPS, job, plane, planes, run_spec
 
 LEASE_S, GRACE_S = 0.8, 0.6
 LEASES = (("lease_s", LEASE_S), ("grace_s", GRACE_S))

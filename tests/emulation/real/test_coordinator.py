@@ -16,7 +16,7 @@ from bicoastal.emulation.real.coordinator import CoastHandle, Conducted, Coordin
 from bicoastal.emulation.testing import transports
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
-from runs import background, job, plane, planes, run_spec
+from helpers.small_runs import background, job, plane, planes, run_spec
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,16 @@ def test_another_jobs_failure_does_not_spoil_what_is_complete(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("transport", "sentence"),
     [
-        ("wild:RAISING", r"the process of (west|east) broke: ZeroDivisionError at wild\.py:\d+: one bit\nby none"),
-        ("wild:LEAVING", r"the process of (west|east) has died: exit status 7"),
-        ("wild:UNBORN", r"the process of (west|east) broke: TypeError at wild\.py:\d+: not today"),
-        ("wild:STUCK", r"east and west did not end iteration 1 of job within 1\.2 s"),
+        (
+            "helpers.faulty_transports:RAISING",
+            r"the process of (west|east) broke: ZeroDivisionError at faulty_transports\.py:\d+: one bit\nby none",
+        ),
+        ("helpers.faulty_transports:LEAVING", r"the process of (west|east) has died: exit status 7"),
+        (
+            "helpers.faulty_transports:UNBORN",
+            r"the process of (west|east) broke: TypeError at faulty_transports\.py:\d+: not today",
+        ),
+        ("helpers.faulty_transports:STUCK", r"east and west did not end iteration 1 of job within 1\.2 s"),
     ],
 )
 def test_a_transport_that_takes_its_process_along_is_told_from_one_that_fails(

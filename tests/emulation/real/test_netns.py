@@ -16,8 +16,8 @@ from bicoastal.emulation.testing import check_backend
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli, TailOfBurst
 from bicoastal.wan.schedule import Outage
-from processes import all_gone, ours
-from runs import PLAIN, background, iterations, job, plane, planes, run_spec, simulate
+from helpers.process_table import all_gone, ours
+from helpers.small_runs import PLAIN, background, iterations, job, plane, planes, run_spec, simulate
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("mark")]
 

@@ -14,8 +14,8 @@ from bicoastal.emulation.real.coordinator import Conducted, Coordinator
 from bicoastal.emulation.real.service_hosts import MOST_RESTARTS, ServiceHosts
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Site, Topology
-from loopback import LoopbackGround
-from runs import background, job, plane, planes, run_spec
+from helpers.loopback_coasts import LoopbackGround
+from helpers.small_runs import background, job, plane, planes, run_spec
 
 
 def topology() -> Topology:
@@ -43,7 +43,9 @@ def conduct(
 
 def test_any_transports_services_serve_all_its_flows_and_have_the_propagation_delay(tmp_path: Path) -> None:
     spec = run_spec(
-        topology(), job("services:SOUND", gap_s=0.1), background=(background("services:SOUND", messages=1),)
+        topology(),
+        job("helpers.faulty_services:SOUND", gap_s=0.1),
+        background=(background("helpers.faulty_services:SOUND", messages=1),),
     )
     conducted = conduct(spec, tmp_path)
     assert conducted.failure == ""
@@ -58,18 +60,19 @@ def test_any_transports_services_serve_all_its_flows_and_have_the_propagation_de
 def test_a_service_that_raises_ends_the_run_and_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         RunFailedError,
-        match=r"^the services of services:RAISING broke: ZeroDivisionError at services\.py:\d+: nothing to share$",
+        match=r"^the services of helpers.faulty_services:RAISING broke: ZeroDivisionError at "
+        r"faulty_services\.py:\d+: nothing to share$",
     ):
-        conduct(run_spec(topology(), job("services:RAISING")), tmp_path)
+        conduct(run_spec(topology(), job("helpers.faulty_services:RAISING")), tmp_path)
 
 
 def test_a_service_that_gives_up_fails_the_run(tmp_path: Path) -> None:
-    conducted = conduct(run_spec(topology(), job("services:GIVES_UP")), tmp_path)
+    conducted = conduct(run_spec(topology(), job("helpers.faulty_services:GIVES_UP")), tmp_path)
     assert conducted.failure == "governor: it has lost the plan"
 
 
 def test_a_service_that_cannot_be_reached_is_refused_before_anything_is_started(tmp_path: Path) -> None:
-    spec = run_spec(topology(), job("services:FAR_AWAY"))
+    spec = run_spec(topology(), job("helpers.faulty_services:FAR_AWAY"))
     ground = LoopbackGround(spec.topology, tmp_path)
     with pytest.raises(ValueError, match=r"^links: none lead from west to moon, where governor stands$"):
         ServiceHosts(spec, plan_flows(spec, Registry.installed()), ground)

@@ -29,7 +29,7 @@ from bicoastal.emulation.relay.protocol import (
 )
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
-from runs import link_record
+from helpers.small_runs import link_record
 
 PUNCTUAL = Lateness(count=1000, mean_s=40e-6, p50_s=40e-6, p99_s=90e-6, max_s=5e-3)
 

@@ -25,8 +25,8 @@ from bicoastal.emulation.service.tls_stream import TlsStream
 from bicoastal.transports.b4.messages import AgentState, Grant, PathReport, decode
 from bicoastal.transports.base import Datagram
 from bicoastal.transports.registry import Registry
-from loopback import LoopbackGround
-from runs import job, plane, planes, run_spec
+from helpers.loopback_coasts import LoopbackGround
+from helpers.small_runs import job, plane, planes, run_spec
 
 DELAY_S = 0.1
 _LENGTH = struct.Struct("!I")

@@ -11,7 +11,7 @@ from bicoastal.experiments.analysis.comparison import compare, percentile, to_do
 from bicoastal.experiments.runs.runner import plan, run_all
 from bicoastal.experiments.runs.store import RunRow, Store
 from bicoastal.experiments.scenario.scenario import load_scenario
-from worlds import BOUND_S, TRANSPORTS, WORLD, record
+from helpers.fake_backends import BOUND_S, TRANSPORTS, WORLD, record
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
 

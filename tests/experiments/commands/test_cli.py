@@ -77,8 +77,13 @@ def test_changes_reach_the_run(capsys):
 
 
 def test_a_transport_may_stand_in_any_module(capsys):
-    assert compare("--transport", "worlds:ELSEWHERE", "--transport", "worlds:ELSEWHERE", "--json") == 0
-    assert [t["name"] for t in json.loads(capsys.readouterr().out)["transports"]] == ["worlds:ELSEWHERE"]
+    assert (
+        compare(
+            "--transport", "helpers.fake_backends:ELSEWHERE", "--transport", "helpers.fake_backends:ELSEWHERE", "--json"
+        )
+        == 0
+    )
+    assert [t["name"] for t in json.loads(capsys.readouterr().out)["transports"]] == ["helpers.fake_backends:ELSEWHERE"]
 
 
 BAD = {
@@ -90,8 +95,8 @@ BAD = {
         "--transport: transport 'nowhere:SPEC' cannot be loaded: No module named 'nowhere'",
     ),
     "no transport": (
-        ["--transport", "worlds:BOUND_S"],
-        "--transport: transport 'worlds:BOUND_S' is not a TransportSpec",
+        ["--transport", "helpers.fake_backends:BOUND_S"],
+        "--transport: transport 'helpers.fake_backends:BOUND_S' is not a TransportSpec",
     ),
     "unknown backend": (["--backend", "netns"], "--backend: there is no backend 'netns'; there are plain"),
     "no iterations": (["--iterations", "0"], "--iterations: 0 is not between 1 and 1000000"),
@@ -247,7 +252,7 @@ def test_a_module_that_raises_when_imported_gets_one_sentence(module, said, caps
 
 
 def test_what_a_transport_prints_stays_out_of_the_document(capsys, tmp_path, monkeypatch):
-    (tmp_path / "chatty.py").write_text("from worlds import ELSEWHERE\nprint('hello')")
+    (tmp_path / "chatty.py").write_text("from helpers.fake_backends import ELSEWHERE\nprint('hello')")
     monkeypatch.syspath_prepend(tmp_path)
     assert compare("--transport", "chatty:ELSEWHERE", "--iterations", "2", "--json") == 0
     assert json.loads(capsys.readouterr().out)["transports"][0]["n"] == 2

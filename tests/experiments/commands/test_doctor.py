@@ -13,7 +13,7 @@ from bicoastal.emulation.probing.ceiling import MachineCeiling
 from bicoastal.emulation.probing.host import Ceiling, Fact, HostFacts
 from bicoastal.experiments import cli
 from bicoastal.experiments.commands.doctor import ceiling_lines, to_document, to_table
-from processes import FORBIDDEN, as_nobody
+from helpers.process_table import FORBIDDEN, as_nobody
 
 FOUND = HostFacts(
     facts=(

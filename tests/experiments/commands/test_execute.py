@@ -22,7 +22,7 @@ from bicoastal.experiments.scenario.tables import ScenarioError
 from bicoastal.wan.loss import Bernoulli, Combined, TailOfBurst
 from bicoastal.wan.schedule import Outage
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
-from processes import FORBIDDEN, all_gone, as_nobody, new_mark, ours
+from helpers.process_table import FORBIDDEN, all_gone, as_nobody, new_mark, ours
 
 SCENARIO = """
 [scenario]

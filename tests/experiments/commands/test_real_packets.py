@@ -16,7 +16,7 @@ import pytest
 from bicoastal.emulation.ground.cleanup import clean
 from bicoastal.emulation.ground.identity import runtime_root
 from bicoastal.experiments.runs.store import FILE_NAME, Store
-from processes import FORBIDDEN, all_gone, as_nobody, new_mark
+from helpers.process_table import FORBIDDEN, all_gone, as_nobody, new_mark
 
 pytestmark = pytest.mark.root
 

@@ -14,7 +14,7 @@ from bicoastal.experiments import cli
 from bicoastal.experiments.analysis.groups import groups_of, varied
 from bicoastal.experiments.figures.curves import axis_positions, draw_curves
 from bicoastal.experiments.runs.store import Store
-from worlds import TRANSPORTS, PlainBackend
+from helpers.fake_backends import TRANSPORTS, PlainBackend
 
 pytestmark = pytest.mark.usefixtures("plain_world")
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from bicoastal.experiments.analysis.comparison import percentile
 from bicoastal.experiments.figures.curves import DRAWN
 from bicoastal.experiments.figures.style import Look
-from worlds import BOUND_S, result
+from helpers.fake_backends import BOUND_S, result
 
 
 @pytest.mark.parametrize("factors", [(4.0, 2.0, 1.25, 1.0), (4.0, 2.0, 1.25, 1.0, 5.0), (3.0, 2.0)])

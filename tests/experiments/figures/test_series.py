@@ -9,7 +9,7 @@ from bicoastal.experiments.figures.style import looks_of
 from bicoastal.experiments.runs.runner import plan, run_all
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.scenario import load_scenario
-from worlds import BOUND_S, TRANSPORTS, WORLD
+from helpers.fake_backends import BOUND_S, TRANSPORTS, WORLD
 
 
 @pytest.fixture

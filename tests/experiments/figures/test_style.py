@@ -10,7 +10,7 @@ from bicoastal.experiments.figures.style import looks_of
 from bicoastal.experiments.runs.runner import plan, run_all
 from bicoastal.experiments.runs.store import Store, StoreError
 from bicoastal.experiments.scenario.scenario import load_scenario
-from worlds import TRANSPORTS, WORLD, transport
+from helpers.fake_backends import TRANSPORTS, WORLD, transport
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
 

@@ -11,7 +11,7 @@ from bicoastal.experiments.runs.runner import _no_interrupts, _sentence, plan, r
 from bicoastal.experiments.runs.store import FILE_NAME, Store
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.experiments.terminal.console import TerminatedError
-from worlds import TRANSPORTS, WORLD
+from helpers.fake_backends import TRANSPORTS, WORLD
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
 
@@ -97,7 +97,7 @@ from multiprocessing import active_children
 from bicoastal.experiments.runs.runner import plan, run_all
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.experiments.runs.store import Store
-from worlds import TRANSPORTS, WORLD
+from helpers.fake_backends import TRANSPORTS, WORLD
 
 if __name__ == "__main__":
     scenario = load_scenario("coast-to-coast", TRANSPORTS)

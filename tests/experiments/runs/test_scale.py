@@ -16,7 +16,7 @@ from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, pars
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.experiments.scenario.tables import ScenarioError
 from bicoastal.transports.registry import Registry
-from worlds import TRANSPORTS, PlainBackend
+from helpers.fake_backends import TRANSPORTS, PlainBackend
 
 
 class NarrowBackend(PlainBackend):
@@ -41,7 +41,7 @@ class NarrowBackend(PlainBackend):
 
 BACKENDS = BackendRegistry(
     {
-        "plain": EntryPoint(name="plain", value="worlds:PlainBackend", group=GROUP),
+        "plain": EntryPoint(name="plain", value="helpers.fake_backends:PlainBackend", group=GROUP),
         "narrow": EntryPoint(name="narrow", value=f"{__name__}:NarrowBackend", group=GROUP),
     }
 )

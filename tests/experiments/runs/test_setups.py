@@ -12,7 +12,7 @@ from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import parse_rate
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
 
 SCENARIO = """
 [scenario]

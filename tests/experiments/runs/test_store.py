@@ -7,7 +7,7 @@ import pytest
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.experiments.runs.store import FILE_NAME, TABLES, RunRow, Store, StoreError, UnfitRecordError, run_key
 from bicoastal.experiments.scenario.scenario import load_scenario
-from worlds import TRANSPORTS, record
+from helpers.fake_backends import TRANSPORTS, record
 
 SPEC = load_scenario("coast-to-coast", TRANSPORTS).run_spec("reno", seed=3)
 

@@ -6,7 +6,7 @@ from bicoastal.experiments.scenario.bundled import bundled_data, bundled_names
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.wan.loss import Bernoulli, GilbertElliott, NoLoss, TailOfBurst
 from bicoastal.wan.schedule import Outage
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
 
 NAMES = ("coast-to-coast", "isp-path", "lossless", "metro", "outage", "shallow-queue", "shared", "tail-loss")
 

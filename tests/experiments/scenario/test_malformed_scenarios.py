@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bicoastal.experiments.scenario.scenario import ScenarioError, read_scenario
-from scenario_text import GOOD, sentence_of
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
+from helpers.scenario_text import GOOD, sentence_of
 
 # Each fault is made by replacing one text of GOOD by another, and has exactly one sentence.
 MALFORMED = {

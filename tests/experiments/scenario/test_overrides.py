@@ -4,7 +4,7 @@ import pytest
 
 from bicoastal.experiments.scenario.overrides import option, parse_override
 from bicoastal.experiments.scenario.scenario import ScenarioError, read_scenario
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
 
 TEXT = """
 [scenario]

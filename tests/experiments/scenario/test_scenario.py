@@ -11,7 +11,7 @@ from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.schedule import Outage, RateStep
-from scenario_text import GOOD, load
+from helpers.scenario_text import GOOD, load
 
 
 def test_a_scenario_says_what_its_file_says():

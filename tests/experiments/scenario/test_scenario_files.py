@@ -7,8 +7,8 @@ import pytest
 
 from bicoastal.experiments.scenario.scenario import ScenarioError, load_scenario
 from bicoastal.wan.recorded_loss import Trace
-from scenario_text import GOOD
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
+from helpers.scenario_text import GOOD
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from bicoastal.emulation.memory import machine_memory_bytes
 from bicoastal.wan.units import format_size
-from scenario_text import GOOD, load, sentence_of
+from helpers.scenario_text import GOOD, load, sentence_of
 
 MACHINE = format_size(machine_memory_bytes())
 

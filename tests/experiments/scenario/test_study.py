@@ -10,7 +10,7 @@ from bicoastal.experiments.scenario.study import load_study, value_text
 from bicoastal.experiments.scenario.tables import ScenarioError
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
 
 HEAD = '[study]\nname = "mine"\n'
 AXIS = '[[axes]]\nkey = "links.loss"\nvalues = [1e-3, 0]\n'

@@ -7,7 +7,7 @@ from rich.console import Console
 from bicoastal.experiments.runs.runner import Outcome, plan
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.experiments.terminal import progress
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
 

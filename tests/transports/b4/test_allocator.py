@@ -8,7 +8,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from b4_reference import (
+from bicoastal.transports.b4.allocator import Allocation, FlowGroup, TunnelGroup, allocate
+from bicoastal.transports.b4.bandwidth import Application
+from bicoastal.transports.b4.network import Edge, Network
+from bicoastal.transports.b4.tunnels import cheapest_tunnels, route_of
+from helpers.reference_allocator import (
     Appetite,
     fill_exactly,
     max_min,
@@ -18,10 +22,6 @@ from b4_reference import (
     routing_on_paths,
     simple_paths,
 )
-from bicoastal.transports.b4.allocator import Allocation, FlowGroup, TunnelGroup, allocate
-from bicoastal.transports.b4.bandwidth import Application
-from bicoastal.transports.b4.network import Edge, Network
-from bicoastal.transports.b4.tunnels import cheapest_tunnels, route_of
 
 G = 1e9
 SITES = "ABCDE"

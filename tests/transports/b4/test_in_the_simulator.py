@@ -14,7 +14,7 @@ from bicoastal.transports.b4.registration import B4, RDMA_GBN, RDMA_SR
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.schedule import Outage
-from runs import iterations, job, plane, planes, run_spec, simulate
+from helpers.small_runs import iterations, job, plane, planes, run_spec, simulate
 
 RTT_S = 0.060
 

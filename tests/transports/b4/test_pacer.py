@@ -9,7 +9,7 @@ from bicoastal.transports.b4.parameters import ControlledParameters
 from bicoastal.transports.b4.registration import INITIAL_BPS, KERNEL_B4
 from bicoastal.transports.base import Datagram, EndpointContext, Pacer, PathView
 from bicoastal.transports.events import Connected, Event, Notice
-from runs import plane, planes
+from helpers.small_runs import plane, planes
 
 FLOWS = ("job/west>east/plane0", "other/west>east/plane0")
 RATE_BPS = 100e6

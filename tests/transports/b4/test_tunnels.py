@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from b4_reference import simple_paths
 from bicoastal.transports.b4.network import Edge, Network
 from bicoastal.transports.b4.tunnels import (
     Tunnel,
@@ -12,6 +11,7 @@ from bicoastal.transports.b4.tunnels import (
     tunnels_along_paths,
 )
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
+from helpers.reference_allocator import simple_paths
 
 SITES = "ABCDE"
 

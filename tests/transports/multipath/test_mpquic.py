@@ -1,7 +1,7 @@
 from random import Random
 
 from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S
-from quic_pair import RTT_S, Departure, QuicPair
+from helpers.quic_pair import RTT_S, Departure, QuicPair
 
 MESSAGE = Random(1).randbytes(1_000_000)
 

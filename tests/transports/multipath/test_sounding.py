@@ -10,7 +10,7 @@ from bicoastal.transports.multipath.sounding import MOST_PACKETS, PACKETS, WINDO
 from bicoastal.wan.loss import Bernoulli, NoLoss
 from bicoastal.wan.recorded_loss import Listed
 from bicoastal.wan.topology import LinkSpec
-from runs import iterations, job, plane, planes, run_spec, simulate
+from helpers.small_runs import iterations, job, plane, planes, run_spec, simulate
 
 RTT_S = 0.060
 MTU_BYTES = 9000

@@ -8,7 +8,7 @@ from bicoastal.transports.base import Datagram, PathView
 from bicoastal.transports.events import MessageReceived
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES
 from bicoastal.transports.paced.sender import SelectiveSender
-from paced_pair import DELAY_S, MTU, RTT_S, PacedPair, Sent
+from helpers.paced_pair import DELAY_S, MTU, RTT_S, PacedPair, Sent
 
 RATE_BPS = 1e9
 GAP_S = MTU * 8 / RATE_BPS  # a full packet at the pace: 72 µs

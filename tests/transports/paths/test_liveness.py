@@ -8,7 +8,7 @@ import pytest
 
 from bicoastal.transports.multipath.sounding import ROUNDS
 from bicoastal.transports.paths.liveness import LEAST_INTERVAL_S, PATIENCE_FOR_PATHS_S, TRIES
-from quic_pair import RTT_S, Departure, QuicPair
+from helpers.quic_pair import RTT_S, Departure, QuicPair
 
 MESSAGE = Random(1).randbytes(1_000_000)
 RATE_BPS = 1e9

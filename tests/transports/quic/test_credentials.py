@@ -7,7 +7,7 @@ import pytest
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.quic.credentials import Credentials, credentials_of, make_credentials, public_credentials
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
-from quic_pair import SPECS, QuicPair
+from helpers.quic_pair import SPECS, QuicPair
 
 OURS, THEIRS = b"drawn for this run", b"drawn for another run"
 

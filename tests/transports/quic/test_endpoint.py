@@ -8,7 +8,7 @@ from aioquic.tls import Epoch
 from bicoastal.transports.quic import connection as quic_connection
 from bicoastal.transports.quic.link import ACK_DELAY_S
 from bicoastal.transports.registry import Registry
-from quic_pair import DELAY_S, RTT_S, Departure, QuicPair
+from helpers.quic_pair import DELAY_S, RTT_S, Departure, QuicPair
 
 MESSAGE = Random(1).randbytes(400_000)
 WINDOW = 1000  # packets: more than any message here, so that a burst leaves at once

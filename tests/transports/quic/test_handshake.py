@@ -11,7 +11,7 @@ from bicoastal.transports.quic.credentials import make_credentials, public_crede
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
 from bicoastal.transports.quic.handshake import with_globals
 from bicoastal.transports.quic.link import HANDSHAKE_LIMIT_S
-from quic_pair import RTT_S, QuicPair
+from helpers.quic_pair import RTT_S, QuicPair
 
 
 def _octets(seed: int) -> str:

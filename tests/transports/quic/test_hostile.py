@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from quic_pair import SPECS, QuicPair
+from helpers.quic_pair import SPECS, QuicPair
 
 MESSAGE = Random(1).randbytes(100_000)
 

@@ -16,12 +16,12 @@ from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.quic.configuration import QuicConfiguration
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from asyncio_end import AsyncioEnd
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.events import Connected, MessageReceived
 from bicoastal.transports.quic.credentials import Credentials, make_credentials
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
 from bicoastal.transports.quic.handshake import ALPN
+from helpers.asyncio_endpoint import AsyncioEnd
 
 REQUEST, RESPONSE = Random(1).randbytes(3_000_000), Random(2).randbytes(2_000_000)
 LIMIT_S = 60.0

@@ -3,7 +3,7 @@
 import pytest
 
 from bicoastal.transports.tcp.segment import ACK
-from tcp_pair import CLIENT, DELAY_S, MSS, SERVER, Pair, filler, payload, whole_segments
+from helpers.tcp_pair import CLIENT, DELAY_S, MSS, SERVER, Pair, filler, payload, whole_segments
 
 
 def test_every_second_segment_is_acknowledged() -> None:

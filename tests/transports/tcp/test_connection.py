@@ -7,7 +7,7 @@ import pytest
 from bicoastal.transports.base import Counters, EndpointContext, PathView
 from bicoastal.transports.tcp.parameters import TcpParameters
 from bicoastal.transports.tcp.registration import RENO
-from tcp_pair import CLIENT, FRAME, MSS, SERVER, U32, Pair, payload
+from helpers.tcp_pair import CLIENT, FRAME, MSS, SERVER, U32, Pair, payload
 
 
 def test_messages_arrive_once_in_order_and_whole() -> None:

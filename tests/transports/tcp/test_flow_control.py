@@ -2,7 +2,7 @@
 
 import pytest
 
-from tcp_pair import CLIENT, MSS, Packet, Pair, payload, whole_segments
+from helpers.tcp_pair import CLIENT, MSS, Packet, Pair, payload, whole_segments
 
 
 @pytest.mark.parametrize("window", [10_000, 65535, 200_000])

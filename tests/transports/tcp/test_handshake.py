@@ -5,7 +5,7 @@ from scapy.layers.inet import TCP
 
 from bicoastal.transports.events import Connected
 from bicoastal.transports.tcp.segment import ACK, RST
-from tcp_pair import (
+from helpers.tcp_pair import (
     CLIENT,
     DELAY_S,
     MSS,

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from bicoastal.transports.tcp.segment import ACK
-from tcp_pair import CLIENT, MSS, RATE_BPS, RTT_S, SERVER, Packet, Pair, lose_data, whole_segments
+from helpers.tcp_pair import CLIENT, MSS, RATE_BPS, RTT_S, SERVER, Packet, Pair, lose_data, whole_segments
 
 
 def lose_first(start: int, times: int = 1) -> Callable[[Packet], bool]:

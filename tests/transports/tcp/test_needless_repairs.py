@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from bicoastal.transports.tcp.segment import ACK
-from tcp_pair import CLIENT, MSS, RATE_BPS, RTT_S, SERVER, Pair, lose_data, whole_segments
+from helpers.tcp_pair import CLIENT, MSS, RATE_BPS, RTT_S, SERVER, Pair, lose_data, whole_segments
 
 
 @pytest.mark.parametrize(("spike_s", "timeouts"), [(0.7, 1), (1.3, 2), (2.2, 3)])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bicoastal.transports.stream import FRAME_BYTES
 from bicoastal.transports.tcp.receiver import Receiver
-from tcp_pair import HEAD, SERVER, Pair
+from helpers.tcp_pair import HEAD, SERVER, Pair
 
 MSS = 500
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bicoastal.transports.stream import StreamError
 from bicoastal.transports.tcp.receiver import Receiver
-from tcp_pair import HEAD
+from helpers.tcp_pair import HEAD
 
 MSS = 500
 

@@ -4,7 +4,19 @@ from itertools import pairwise
 
 import pytest
 
-from tcp_pair import CLIENT, FRAME, MIN_RTO_S, MSS, RATE_BPS, RTT_S, SERVER, Pair, lose_data, rounds, whole_segments
+from helpers.tcp_pair import (
+    CLIENT,
+    FRAME,
+    MIN_RTO_S,
+    MSS,
+    RATE_BPS,
+    RTT_S,
+    SERVER,
+    Pair,
+    lose_data,
+    rounds,
+    whole_segments,
+)
 
 
 def cut_off(pair: Pair, until_s: float) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bicoastal.transports.congestion.base import Ack
 from bicoastal.transports.congestion.reno import Reno
-from tcp_pair import CLIENT, RATE_BPS, RTT_S, SERVER, Pair, lose_data, rounds, whole_segments
+from helpers.tcp_pair import CLIENT, RATE_BPS, RTT_S, SERVER, Pair, lose_data, rounds, whole_segments
 
 
 def flights(pair: Pair) -> list[int]:

@@ -6,7 +6,20 @@ import pytest
 from scapy.layers.inet import TCP
 
 from bicoastal.transports.tcp.segment import SYN
-from tcp_pair import CLIENT, MSS, MTU, RTT_S, SERVER, Packet, Pair, dissect, lose_data, options, payload, whole_segments
+from helpers.tcp_pair import (
+    CLIENT,
+    MSS,
+    MTU,
+    RTT_S,
+    SERVER,
+    Packet,
+    Pair,
+    dissect,
+    lose_data,
+    options,
+    payload,
+    whole_segments,
+)
 
 
 @pytest.mark.parametrize("mtu", [576, 1500, 9000])

@@ -2,7 +2,19 @@
 
 import pytest
 
-from tcp_pair import CLIENT, FOREVER, MIN_RTO_S, MSS, RATE_BPS, RTT_S, SERVER, Packet, Pair, lose_data, whole_segments
+from helpers.tcp_pair import (
+    CLIENT,
+    FOREVER,
+    MIN_RTO_S,
+    MSS,
+    RATE_BPS,
+    RTT_S,
+    SERVER,
+    Packet,
+    Pair,
+    lose_data,
+    whole_segments,
+)
 
 
 def acknowledged(pair: Pair, count: int) -> float:

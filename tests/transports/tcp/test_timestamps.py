@@ -1,7 +1,7 @@
 """Timestamps on the wire: their clock, their echoes, and protection against wrapped numbers (RFC 7323)."""
 
 from bicoastal.transports.tcp.segment import ACK
-from tcp_pair import CLIENT, DELAY_S, MSS, RTT_S, SERVER, U32, Pair, filler, payload, whole_segments
+from helpers.tcp_pair import CLIENT, DELAY_S, MSS, RTT_S, SERVER, U32, Pair, filler, payload, whole_segments
 
 
 def test_timestamps_wrap_in_mid_transfer() -> None:

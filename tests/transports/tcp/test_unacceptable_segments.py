@@ -4,7 +4,7 @@ import pytest
 
 from bicoastal.transports.events import Failed
 from bicoastal.transports.tcp.segment import ACK, FIN, PSH, RST
-from tcp_pair import CLIENT, FRAME, MSS, SERVER, Pair, filler, payload, whole_segments
+from helpers.tcp_pair import CLIENT, FRAME, MSS, SERVER, Pair, filler, payload, whole_segments
 
 
 def test_an_acknowledgement_of_data_never_sent_is_dropped_counted_and_answered() -> None:

@@ -6,7 +6,7 @@ import pytest
 from scapy.layers.inet import IP, TCP
 
 from bicoastal.transports.tcp.segment import PSH
-from tcp_pair import CLIENT, MSS, SERVER, U32, Pair, addresses, dissect, options, payload, whole_segments
+from helpers.tcp_pair import CLIENT, MSS, SERVER, U32, Pair, addresses, dissect, options, payload, whole_segments
 
 
 @pytest.mark.parametrize("mtu", [576, 1500, 9000])

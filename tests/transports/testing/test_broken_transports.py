@@ -8,9 +8,9 @@ import pytest
 
 from bicoastal.transports.base import Datagram, EndpointContext, ServiceContext, ServicePlacement
 from bicoastal.transports.testing import ConformanceError, check_transport
-from broken_toys import BROKEN
-from toy_frame import Frame
-from toys import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
+from helpers.broken_transports import BROKEN
+from helpers.example_frames import Frame
+from helpers.example_transports import STEERED, STRIPER, ArqEndpoint, Governor, SteeredEndpoint
 
 
 @pytest.mark.parametrize(("endpoint", "sentence"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))

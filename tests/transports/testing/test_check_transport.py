@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from bicoastal.transports.testing import check_transport, make_schedule
-from broken_toys import GivesUpAtOnce, NeverRepairs, TakesAnyIdentifier
-from toys import NATIVE, STRIPER
+from helpers.broken_transports import GivesUpAtOnce, NeverRepairs, TakesAnyIdentifier
+from helpers.example_transports import NATIVE, STRIPER
 
 
 def test_a_violation_says_which_schedule_when_and_what() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from bicoastal.emulation.records import FlowRecord, LinkRecord
 from bicoastal.experiments.extrapolation.fitting.counted import Counted, count, poisson_interval, processes_of
-from runs import link_record
+from helpers.small_runs import link_record
 
 LINK = link_record(packets=10_000, bytes=90_000_000, delivered=10_000)
 FLOW = FlowRecord(

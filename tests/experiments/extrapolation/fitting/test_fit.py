@@ -9,7 +9,7 @@ from bicoastal.experiments.extrapolation.fitting.fit import fit, slowest_span
 from bicoastal.experiments.extrapolation.fitting.measured import Measured, TooFewError
 from bicoastal.experiments.extrapolation.tails.model import Crossing, TailModel
 from bicoastal.experiments.extrapolation.tails.models import ADAPTIVE, B4, MPQUIC_FEC, RDMA_GBN, RDMA_SR
-from crossings import trials
+from helpers.simulated_messages import trials
 
 COAST = Crossing(payload_bytes=14.28e6, rate_bps=5e9, rtt_s=0.06, loss=1e-4)
 

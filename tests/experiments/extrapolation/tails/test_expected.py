@@ -11,7 +11,7 @@ from bicoastal.experiments.extrapolation.tails.expected import NotModelledError,
 from bicoastal.experiments.extrapolation.tails.model import Crossing
 from bicoastal.experiments.extrapolation.tails.models import RDMA_SR, NoModelError
 from bicoastal.wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, TailOfBurst
-from runs import background, job, plane, planes, run_spec, simulate
+from helpers.small_runs import background, job, plane, planes, run_spec, simulate
 
 RATE_BPS, DELAY_S = 250e6, 0.03
 

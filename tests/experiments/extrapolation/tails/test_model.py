@@ -32,7 +32,7 @@ from bicoastal.experiments.extrapolation.tails.trials import agrees, quantile
 from bicoastal.experiments.extrapolation.tails.window import Tcp, no_losses
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import TailOfBurst
-from crossings import SHARES, simulated, trials
+from helpers.simulated_messages import SHARES, simulated, trials
 
 PACED = ("adaptive", "b4", "rdma-sr", "rdma-gbn", "fec", "quic-fec")
 FRESH = {"reno": replace(RENO, settled=False), "cubic": replace(CUBIC, settled=False)}

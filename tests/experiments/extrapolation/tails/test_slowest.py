@@ -8,7 +8,7 @@ from bicoastal.experiments.extrapolation.tails.models import B4, MODELS, RDMA_SR
 from bicoastal.experiments.extrapolation.tails.slowest import Fleet, messages_in, slowest_s
 from bicoastal.experiments.extrapolation.tails.trials import agrees, quantile
 from bicoastal.experiments.scenario.deployment import load_deployment
-from crossings import trials
+from helpers.simulated_messages import trials
 
 SHARD = Crossing(payload_bytes=57.13e6, rate_bps=20e9, rtt_s=0.06, loss=1e-5)
 PAPER = load_deployment("hundred-trillion", None)

@@ -6,7 +6,7 @@ import pytest
 
 from bicoastal.experiments.extrapolation.tails.model import Crossing
 from bicoastal.experiments.extrapolation.tails.models import CUBIC, RENO
-from crossings import alone, simulated
+from helpers.simulated_messages import alone, simulated
 
 COAST = Crossing(payload_bytes=14e6, rate_bps=5e9, rtt_s=0.06, loss=0.0)
 FRESH = {"reno": replace(RENO, settled=False), "cubic": replace(CUBIC, settled=False)}

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from bicoastal.experiments.scenario.scenario import Scenario, ScenarioError, read_scenario
-from worlds import TRANSPORTS
+from helpers.fake_backends import TRANSPORTS
 
 GOOD = """
 [scenario]

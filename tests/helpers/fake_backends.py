@@ -23,7 +23,7 @@ from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.experiments.terminal.console import TerminatedError
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.registry import Registry, TransportSpec
-from runs import link_record
+from helpers.small_runs import link_record
 
 BOUND_S = 0.05
 
@@ -252,6 +252,6 @@ class PlainBackend(Backend):
 
 
 BACKENDS = backend_registry.BackendRegistry(
-    {"plain": EntryPoint(name="plain", value="worlds:PlainBackend", group=backend_registry.GROUP)}
+    {"plain": EntryPoint(name="plain", value="helpers.fake_backends:PlainBackend", group=backend_registry.GROUP)}
 )
 WORLD = World(backends=BACKENDS, transports=TRANSPORTS)

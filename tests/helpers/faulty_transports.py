@@ -1,9 +1,9 @@
-"""Transports that do what no transport should, in the process of their coast: by name, `wild:RAISING`, anywhere."""
+"""Transports that break in the process of their coast; others find them as `helpers.faulty_transports:NAME`."""
 
 from bicoastal.transports.base import EndpointContext
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import TransportSpec
-from toys import ArqEndpoint, ToyParameters
+from helpers.example_transports import ArqEndpoint, ToyParameters
 
 
 class _Raising(ArqEndpoint):

@@ -6,8 +6,8 @@ from itertools import count
 
 from bicoastal.transports.base import Counters, Datagram, EndpointContext, Sample
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
-from toy_frame import ACK, DATA, Frame
-from toys import ArqEndpoint
+from helpers.example_frames import ACK, DATA, Frame
+from helpers.example_transports import ArqEndpoint
 
 
 class LosesLastByte(ArqEndpoint):

@@ -21,7 +21,7 @@ from bicoastal.transports.base import (
 from bicoastal.transports.events import Buffer, Connected, Event, MessageReceived, Notice
 from bicoastal.transports.registry import TransportSpec
 from bicoastal.wan.topology import Topology
-from toy_frame import ACK, DATA, HELLO, OVERHEAD_BYTES, RATE, WELCOME, Frame, decode
+from helpers.example_frames import ACK, DATA, HELLO, OVERHEAD_BYTES, RATE, WELCOME, Frame, decode
 
 GOVERNOR = -1
 FOREVER = float("inf")

@@ -1,4 +1,4 @@
-"""Transports whose services do what they should not; other processes resolve them by `services:NAME`."""
+"""Transports whose services do what they should not; other processes resolve them by `helpers.faulty_services:NAME`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from bicoastal.transports.base import Datagram, Machine, ServiceContext, ServicePlacement
 from bicoastal.transports.events import Event, Failed
 from bicoastal.transports.registry import TransportSpec
-from toys import STEERED, Governor
+from helpers.example_transports import STEERED, Governor
 
 
 class _Raising(Governor):
@@ -30,7 +30,7 @@ def _with(name: str, machine: type[Governor], site: str | None = None) -> Transp
         made: Machine = machine(context.topology)
         return (ServicePlacement(name="governor", site=site or context.topology.sites[0].name, machine=made),)
 
-    return replace(STEERED, name=f"services:{name}", make_services=place)
+    return replace(STEERED, name=f"helpers.faulty_services:{name}", make_services=place)
 
 
 SOUND = _with("SOUND", Governor)

@@ -13,7 +13,7 @@ from bicoastal.emulation.realtime import RealClock
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
-from runs import job, plane, planes, run_spec
+from helpers.small_runs import job, plane, planes, run_spec
 
 WEST, EAST = "127.0.0.1", "127.0.0.2"
 TOKEN, SECRET = b"8 octets", b"that the ends of one run share"

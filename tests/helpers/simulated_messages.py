@@ -16,7 +16,7 @@ from bicoastal.transports.events import Connected, Event, MessageReceived
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.link import Link
 from bicoastal.wan.loss import Bernoulli, LossSpec
-from runs import job, plane, planes, run_spec, simulate
+from helpers.small_runs import job, plane, planes, run_spec, simulate
 
 Array = npt.NDArray[np.float64]
 SHARES = (0.5, 0.99, 0.999)
