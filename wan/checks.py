@@ -1,8 +1,23 @@
-"""The checks that specifications share: each raises ValueError in one sentence that begins with the field's name."""
+"""The checks that specifications share. Each raises `FieldError`, which names the field and says what is wrong."""
 
 from math import isfinite
 
 _SHOWN_CHARACTERS = 60
+
+
+class FieldError(ValueError):
+    """A value that a field cannot have.
+
+    field: the field's name. message: what is wrong with its value, without the name. `str()` is "field: message".
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
 
 
 def cut(text: str) -> str:
@@ -24,28 +39,28 @@ def _is_number(value: object) -> bool:
 def check_positive(field: str, value: float) -> None:
     """Refuse what is not a finite number above zero."""
     if not _is_number(value) or not value > 0:
-        raise ValueError(f"{field}: {quoted(value)} is not a finite number above zero")
+        raise FieldError(field, f"{quoted(value)} is not a finite number above zero")
 
 
 def check_not_negative(field: str, value: float) -> None:
     """Refuse what is not a finite number of at least zero."""
     if not _is_number(value) or not value >= 0:
-        raise ValueError(f"{field}: {quoted(value)} is not a finite number of at least zero")
+        raise FieldError(field, f"{quoted(value)} is not a finite number of at least zero")
 
 
 def check_probability(field: str, value: float) -> None:
     """Refuse what is not a number from 0 to 1."""
     if not _is_number(value) or not 0 <= value <= 1:
-        raise ValueError(f"{field}: {quoted(value)} is not a probability")
+        raise FieldError(field, f"{quoted(value)} is not a probability")
 
 
 def check_whole(field: str, value: int, least: int) -> None:
     """Refuse what is not an integer of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{field}: {quoted(value)} is not a whole number of at least {least}")
+        raise FieldError(field, f"{quoted(value)} is not a whole number of at least {least}")
 
 
 def check_name(field: str, value: str) -> None:
     """Refuse what is not text with something to see in it."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{field}: {quoted(value)} is not a name")
+        raise FieldError(field, f"{quoted(value)} is not a name")

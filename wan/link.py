@@ -20,8 +20,7 @@ from bicoastal.wan.loss import Bernoulli, Packet
 from bicoastal.wan.randomness import Rng
 from bicoastal.wan.schedule import LinkEvent, RateStep
 from bicoastal.wan.topology import LinkSpec
-
-_FOREVER = float("inf")
+from bicoastal.wan.units import INFINITY
 
 
 class Arrival(NamedTuple):
@@ -123,7 +122,7 @@ class Link:
         self._order = 0
         self._outages: list[tuple[float, float]] = []
         self._dark_until = 0.0
-        self._horizon = _FOREVER  # up to here the rate is constant and the link is lit
+        self._horizon = INFINITY  # up to here the rate is constant and the link is lit
         self._anchored: dict[int, list[LinkEvent]] = {}
         for event in spec.events:
             if event.iteration is None:
@@ -215,9 +214,9 @@ class Link:
                 self._busy_until = min(self._busy_until, change.at_s)  # the queue is flushed
                 self._last_arrival = change.at_s  # and nothing is left on the wire that could be overtaken
         if now < self._dark_until:
-            self._horizon = -_FOREVER
+            self._horizon = -INFINITY
         else:
-            self._horizon = pending[0].at_s if pending else _FOREVER
+            self._horizon = pending[0].at_s if pending else INFINITY
 
     def _bytes_until_idle(self, now: float) -> float:
         """Integrate the rate from `now` until the transmitter falls idle."""

@@ -10,6 +10,9 @@ from math import isfinite
 
 from bicoastal.wan.checks import quoted
 
+INFINITY = float("inf")
+"""No bound (of a rate or a size), or never (of a time)."""
+
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 

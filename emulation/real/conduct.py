@@ -26,12 +26,12 @@ from bicoastal.emulation.processes.coordination import (
 )
 from bicoastal.emulation.records import FlowRecord, IterationRecord
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 
 LATEST_START_S = 1e-3  # beyond which an iteration's start makes it degraded
 LARGEST_CPU_SHARE = 0.95
 PATIENCE_S = 60.0  # for a coast that reckons, beyond what an iteration may take
 LEAD_S = 0.02  # from the order to begin until the instant
-_NEVER = float("inf")
 
 Tell = Callable[[str, Order], None]
 
@@ -75,7 +75,7 @@ class JobConduct:
         self.iterations: list[IterationRecord] = []
         self.flows: list[FlowRecord] = []
         self.failure = ""
-        self.due_s = _NEVER
+        self.due_s = INFINITY
         self._flows = flows
         self._time_limit_s = time_limit_s
         self._tell = tell
@@ -112,7 +112,7 @@ class JobConduct:
         """Prepare the next iteration, if there is one."""
         self._iteration += 1
         if self._iteration == self.spec.iterations:
-            self._phase, self.due_s = _Phase.DONE, _NEVER
+            self._phase, self.due_s = _Phase.DONE, INFINITY
             return
         order = Prepare(job=self.spec.name, iteration=self._iteration)
         self._to_all(order, _Phase.PREPARING, now + self._patience_s)
@@ -127,7 +127,7 @@ class JobConduct:
 
     def on_time(self, now: float) -> None:
         """`due_s` has come."""
-        self.due_s = _NEVER
+        self.due_s = INFINITY
         iteration = f"iteration {self._iteration} of {self.spec.name}"
         match self._phase:
             case _Phase.RESTING:
@@ -145,7 +145,7 @@ class JobConduct:
         elif self._phase is _Phase.CLOSING:
             self._phase = _Phase.ENDING
         elif self._phase is not _Phase.ENDING:
-            self._phase, self.due_s = _Phase.DONE, _NEVER
+            self._phase, self.due_s = _Phase.DONE, INFINITY
 
     def take(self, site: str, news: Prepared | Complete | Verified | Closed, now: float) -> None:
         """Take what a coast tells. Of an iteration that ends early, verdicts that were under way still count."""
@@ -178,11 +178,11 @@ class JobConduct:
             case _Phase.CLOSING:
                 self._write_down("")
                 if self.failure:
-                    self._phase, self.due_s = _Phase.DONE, _NEVER
+                    self._phase, self.due_s = _Phase.DONE, INFINITY
                 else:
                     self._advance(now)
             case _Phase.ENDING:
-                self._phase, self.due_s = _Phase.DONE, _NEVER
+                self._phase, self.due_s = _Phase.DONE, INFINITY
 
     @property
     def _verified(self) -> bool:
@@ -260,7 +260,7 @@ class BackgroundConduct:
 
     def __init__(self, spec: BackgroundSpec, flows: Sequence[Flow], *, tell: Tell) -> None:
         self.spec = spec
-        self.due_s = _NEVER
+        self.due_s = INFINITY
         self._flows = [flow.name for flow in flows]
         self._tell = tell
         self._number = 0

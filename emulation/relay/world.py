@@ -17,8 +17,8 @@ from bicoastal.emulation.streams import stream
 from bicoastal.wan.link import Link
 from bicoastal.wan.schedule import Outage
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 
-_FOREVER = float("inf")
 _new = tuple.__new__  # as in `wan.link`: NamedTuple's own constructor is half as fast
 
 
@@ -175,7 +175,7 @@ class RelayWorld:
 
     def next_due_s(self) -> float:
         """Return when the next frame is due, here or between two links; infinity when there is none."""
-        earliest = self._stops[0].due_s if self._stops else _FOREVER
+        earliest = self._stops[0].due_s if self._stops else INFINITY
         for way in self._ways:
             if way.lane and way.lane[0][0] < earliest:
                 earliest = way.lane[0][0]

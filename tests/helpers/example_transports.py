@@ -21,10 +21,10 @@ from bicoastal.transports.base import (
 from bicoastal.transports.events import Buffer, Connected, Event, MessageReceived, Notice
 from bicoastal.transports.registry import TransportSpec
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 from helpers.example_frames import ACK, DATA, HELLO, OVERHEAD_BYTES, RATE, WELCOME, Frame, decode
 
 GOVERNOR = -1
-FOREVER = float("inf")
 
 
 class Flight:
@@ -89,7 +89,7 @@ class ArqEndpoint(Endpoint):
         self.outbox: list[Datagram] = []
         self.events: deque[Event] = deque()
         self.connected = False
-        self.hello_at = 0.0 if context.role == "client" else FOREVER
+        self.hello_at = 0.0 if context.role == "client" else INFINITY
         self.hello_tries = 0
         self.next_sequence = 0
         self.seen: set[int] = set()
@@ -150,10 +150,10 @@ class ArqEndpoint(Endpoint):
         timer = self.hello_at
         for lane in self.lanes:
             if lane.flights:
-                timer = min(timer, *(flight.deadline for flight in lane.flights.values()), FOREVER)
+                timer = min(timer, *(flight.deadline for flight in lane.flights.values()), INFINITY)
             if self.wants_to_send(lane):
                 timer = min(timer, lane.free_at - self.parameters.horizon_s)
-        return None if timer == FOREVER else timer
+        return None if timer == INFINITY else timer
 
     def handle_timer(self, now: float) -> None:
         for lane in self.lanes:
@@ -233,7 +233,7 @@ class ArqEndpoint(Endpoint):
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        self.hello_at = FOREVER
+        self.hello_at = INFINITY
         if not self.connected:
             self.connected = True
             self.events.append(Connected())
@@ -281,7 +281,7 @@ class SteeredEndpoint(ArqEndpoint):
             self.asked = True
             self.outbox.append(Datagram(GOVERNOR, Frame(RATE), OVERHEAD_BYTES, now))
         if not self.rate_bps:
-            self.hello_at = FOREVER  # the answer wakes it
+            self.hello_at = INFINITY  # the answer wakes it
         return self.rate_bps > 0
 
     def hello(self) -> Frame:

@@ -20,6 +20,7 @@ from bicoastal.transports.registry import Registry
 from bicoastal.transports.tcp.connection import TcpEndpoint
 from bicoastal.transports.tcp.parameters import TcpParameters
 from bicoastal.transports.tcp.segment import SYN, FourTuple, Segment
+from bicoastal.wan.units import INFINITY
 
 CLIENT, SERVER = "client", "server"
 ROLES = (CLIENT, SERVER)
@@ -33,7 +34,6 @@ FRAME = 16  # octets that frame a message
 HEAD = (1).to_bytes(8, "big") + (10**9).to_bytes(8, "big")  # announces more than any test sends
 RATE_BPS = 100e6  # a full segment every 0.12 ms
 MIN_RTO_S = 0.2
-FOREVER = float("inf")
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class Pair:
         self._depart_until(self.now)
         return self.packets[before:]
 
-    def run(self, until: float = FOREVER, *, stop: Callable[[], bool] = lambda: False, steps: int = 2_000_000) -> None:
+    def run(self, until: float = INFINITY, *, stop: Callable[[], bool] = lambda: False, steps: int = 2_000_000) -> None:
         """Let things happen until `until`, until `stop()`, or until nothing more is going to."""
         for role in ROLES:
             self._pump(role)
@@ -166,7 +166,7 @@ class Pair:
             if stop():
                 return
             timers = [(timer, role) for role in ROLES if (timer := self.ends[role].get_timer()) is not None]
-            at_s, role = min(timers, default=(FOREVER, ""))
+            at_s, role = min(timers, default=(INFINITY, ""))
             if self._heap and self._heap[0][0] <= at_s:
                 at_s = self._heap[0][0]
                 if at_s > until:
@@ -174,14 +174,14 @@ class Pair:
                 self.now = at_s
                 self._happen()
             else:
-                if at_s > until or at_s == FOREVER:
+                if at_s > until or at_s == INFINITY:
                     break
                 self.now = max(self.now, at_s)
                 self.ends[role].handle_timer(self.now)
                 self._pump(role)
         else:
             raise AssertionError(f"after {steps} steps there is no end in sight, at {self.now} s")
-        if until < FOREVER:
+        if until < INFINITY:
             self.now = until
 
     # -- what a test looks at -----------------------------------------------------------------------------------------

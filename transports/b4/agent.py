@@ -18,9 +18,9 @@ from bicoastal.transports.b4.messages import (
 )
 from bicoastal.transports.base import Datagram, Encodable, Rng
 from bicoastal.transports.events import Notice
+from bicoastal.wan.units import INFINITY
 
 CONTROLLER = -1  # the path to the first service
-FOREVER = float("inf")
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.25, 4.0
 REFRESH_SHARE = 1 / 3  # of the lease: two refreshes may be lost before it ends
 
@@ -57,14 +57,14 @@ class Agent:
         self._asked = 0  # the last of ours that wants an answer
         self._reason = ""  # why a message is to be sent; empty for none
         self._sent_at = 0.0
-        self._retry_at = FOREVER
+        self._retry_at = INFINITY
         self._retries = 0
         self._epoch = self._granted = 0
         self._retired: deque[int] = deque(maxlen=16)  # earlier epochs
         self._lease_s = 0.0
-        self._expires_at = FOREVER
-        self._refresh_at = FOREVER
-        self._patience_at = FOREVER
+        self._expires_at = INFINITY
+        self._refresh_at = INFINITY
+        self._patience_at = INFINITY
         self._active_at = 0.0  # when there was last something to send or to receive
         self._received_at: float | None = None
         self._demand_bytes = 0
@@ -139,9 +139,9 @@ class Agent:
         self._lease_s = grant.lease_s
         self._expires_at = now + grant.lease_s
         self._refresh_at = now + grant.lease_s * REFRESH_SHARE
-        self._patience_at = FOREVER
+        self._patience_at = INFINITY
         if grant.heard >= self._asked:
-            self._retry_at, self._retries = FOREVER, 0
+            self._retry_at, self._retries = INFINITY, 0
         self.ready = True
         if self.shares != grant.shares or self._fallen_back:
             rates = ", ".join(
@@ -165,19 +165,19 @@ class Agent:
     def on_timer(self, now: float) -> None:
         """Say it again, ask for more time, or fall back."""
         if self._expires_at <= now:
-            self._expires_at = self._refresh_at = FOREVER
+            self._expires_at = self._refresh_at = INFINITY
             released = now - self._active_at > self._idle_hold_s
             self._fall_back("the flow is idle" if released else "the grant has expired", released=released)
         if self._patience_at <= now:
-            self._patience_at = FOREVER
+            self._patience_at = INFINITY
             self.ready = True
             self._fall_back("the controller has not answered")
         if self._refresh_at <= now:
-            self._refresh_at = FOREVER
+            self._refresh_at = INFINITY
             if now - self._active_at <= self._idle_hold_s:
                 self._say("refresh")
         if self._retry_at <= now:
-            self._retry_at = FOREVER
+            self._retry_at = INFINITY
             if self._demand_bytes or now - self._active_at <= self._idle_hold_s:
                 self._retries += 1
                 self._say("announce" if self._demand_bytes else "refresh")
@@ -223,7 +223,7 @@ class Agent:
             back=self._is_receiving(now),
             epoch=self._epoch,
             granted=self._granted,
-            lease_left_s=max(0.0, self._expires_at - now) if self._expires_at < FOREVER else 0.0,
+            lease_left_s=max(0.0, self._expires_at - now) if self._expires_at < INFINITY else 0.0,
             paths=tuple(
                 PathReport(name=name, up=up, forward_bps=share.forward_bps, back_bps=share.back_bps)
                 for name, up, share in zip(self._names, self._up, self.shares, strict=True)

@@ -21,8 +21,8 @@ from bicoastal.transports.base import Datagram, Machine, Rng, ServiceContext, Se
 from bicoastal.transports.events import Event, Notice
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 
-FOREVER = float("inf")
 TOLERANCE = 1e-9  # of a capacity: sums of rates that fill a link exactly may exceed it by rounding
 SLACK = 1e-3  # of a capacity: a smaller change is not worth a message
 
@@ -133,8 +133,8 @@ class Controller(Machine):
         """Return when the next promise expires, or when silence ends."""
         if self._quiet_until is not None and self._is_quiet():
             return self._quiet_until
-        at = min((promise.until for peer in self._peers for promise in peer.promises), default=FOREVER)
-        return None if at == FOREVER else at
+        at = min((promise.until for peer in self._peers for promise in peer.promises), default=INFINITY)
+        return None if at == INFINITY else at
 
     def handle_timer(self, now: float) -> None:
         """Forget promises that have expired: what they held is free."""
@@ -157,7 +157,7 @@ class Controller(Machine):
             self._quiet_until = now + self._parameters.lease_s + self._grace_s
 
     def _is_quiet(self) -> bool:
-        return self._quiet_until is not None and self._quiet_until < FOREVER
+        return self._quiet_until is not None and self._quiet_until < INFINITY
 
     def _may_grant(self, now: float) -> bool:
         """Whether all that may still be in force is known."""
@@ -166,8 +166,8 @@ class Controller(Machine):
         if self._quiet_until <= now or all(peer.state is not None for peer in self._peers):
             # A predecessor's last grants take a delay to arrive, and their acknowledgements another one.
             known_at = self._began_at + 2 * self._grace_s if self._predecessor else now
-            self._quiet_until = FOREVER if known_at <= now else min(self._quiet_until, known_at)
-        return self._quiet_until == FOREVER
+            self._quiet_until = INFINITY if known_at <= now else min(self._quiet_until, known_at)
+        return self._quiet_until == INFINITY
 
     def _check(self, peer: _Peer, state: AgentState) -> None:
         if state.flow != peer.flow:
@@ -370,7 +370,7 @@ def _longest_way_s(topology: Topology, site: str) -> float:
     """Return the longest propagation delay from a site, the first where empty, to one that links lead to."""
     here = site or topology.sites[0].name
     delays_s = [topology.least_delay_s(here, each.name) for each in topology.sites]
-    return max(delay_s for delay_s in delays_s if delay_s < FOREVER)
+    return max(delay_s for delay_s in delays_s if delay_s < INFINITY)
 
 
 def _wanted(state: AgentState) -> tuple[object, ...]:

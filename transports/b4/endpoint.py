@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from bicoastal.transports.b4.agent import CONTROLLER, Agent
 from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
-from bicoastal.transports.paced.lane import FOREVER
 from bicoastal.transports.paced.packets import (
     RATE_UNIT_BPS,
     Data,
@@ -21,6 +20,7 @@ from bicoastal.transports.paced.packets import (
 from bicoastal.transports.paced.receiver import Receiving
 from bicoastal.transports.paced.sending import Sending
 from bicoastal.transports.stream import StreamError
+from bicoastal.wan.units import INFINITY
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 8.0
 MAX_HANDSHAKE_TRIES = 12
@@ -62,7 +62,7 @@ class B4Endpoint(Endpoint):
         self._dead = False
         self._events: deque[Event] = deque()
         self._outbox: list[Datagram] = []
-        self._hello_at = 0.0 if self._client else FOREVER
+        self._hello_at = 0.0 if self._client else INFINITY
         self._hello_tries = 0
         self._offers = [_Offer() for _ in context.paths]
         for lane in sender.lanes:
@@ -138,11 +138,11 @@ class B4Endpoint(Endpoint):
         """Return when something is due."""
         if self._timer is None:
             self._timer = self._find_timer()
-        return None if self._timer == FOREVER else self._timer
+        return None if self._timer == INFINITY else self._timer
 
     def _find_timer(self) -> float:
         if self._dead:
-            return FOREVER
+            return INFINITY
         at = self._receiver.timer()
         at = min(at, self._hello_at)
         if self._connected and (due_at := self._sender.timer()) < at:
@@ -228,7 +228,7 @@ class B4Endpoint(Endpoint):
     def _heard(self, path_id: int, now: float) -> None:
         """Something genuine has come from the far end."""
         self._greeted = True
-        self._hello_at = FOREVER
+        self._hello_at = INFINITY
         self._sender.path_answers(path_id, now)
         if self._agent is None or self._agent.ready:
             self._connect(now)

@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Sequence
 
-from bicoastal.transports.b4.agent import CONTROLLER, FOREVER, Agent
+from bicoastal.transports.b4.agent import CONTROLLER, Agent
 from bicoastal.transports.base import Datagram, Pacer
 from bicoastal.transports.events import Connected, Event
+from bicoastal.wan.units import INFINITY
 
 
 class AgentPacer(Pacer):
@@ -53,8 +54,8 @@ class AgentPacer(Pacer):
 
     def get_timer(self) -> float | None:
         """Return when the agent is to be asked."""
-        at = FOREVER if self._agent is None else self._agent.timer()
-        return None if at == FOREVER else at
+        at = INFINITY if self._agent is None else self._agent.timer()
+        return None if at == INFINITY else at
 
     def handle_timer(self, now: float) -> None:
         """Let the agent say it again, or fall back."""

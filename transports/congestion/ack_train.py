@@ -4,13 +4,13 @@ S. Ha and I. Rhee, "Taming the elephants: New TCP slow start", Computer Networks
 Linux's CUBIC for a sender that is not paced. `hystart` has RFC 9406's HyStart++, which looks at delay alone.
 """
 
+from bicoastal.wan.units import INFINITY
+
 TRAIN_GAP_S = 0.002  # acknowledgements that follow one another as closely are of one train
 LOW_WINDOW_SEGMENTS = 16  # below which nothing is judged
 MIN_DELAY_S, MAX_DELAY_S = 0.004, 0.016
 N_SAMPLES = 8
 QUIET_S = 1.0  # after a loss, when round trips still show it
-
-_INFINITY = float("inf")
 
 
 class AckTrainHyStart:
@@ -34,11 +34,11 @@ class AckTrainHyStart:
     def on_timeout(self) -> None:
         """Begin anew: what has been measured counts no more."""
         self.active = True
-        self._least_s = _INFINITY  # delay_min
-        self._round_s = self._last_ack_s = -_INFINITY
-        self._round_least_s = _INFINITY  # curr_rtt
+        self._least_s = INFINITY  # delay_min
+        self._round_s = self._last_ack_s = -INFINITY
+        self._round_least_s = INFINITY  # curr_rtt
         self._samples = 0
-        self._quiet_until_s = -_INFINITY
+        self._quiet_until_s = -INFINITY
 
     def growth_bytes(self, acked_bytes: int) -> float:
         """Return by how much an ACK of `acked_bytes` is to widen the window: by all of it."""
@@ -55,7 +55,7 @@ class AckTrainHyStart:
         self._least_s = min(self._least_s, rtt_s)
         if round_started:
             self._round_s = self._last_ack_s = now
-            self._round_least_s, self._samples = _INFINITY, 0
+            self._round_least_s, self._samples = INFINITY, 0
         if window_segments < LOW_WINDOW_SEGMENTS:
             return
         if now - self._last_ack_s <= TRAIN_GAP_S:

@@ -25,7 +25,6 @@ from enum import Enum
 from bicoastal.transports.congestion.base import Ack, CongestionControl, RepairTimeout
 from bicoastal.transports.congestion.cubic import BETA, Cubic, regrowth_s
 from bicoastal.transports.congestion.measurement import (
-    FOREVER,
     AckTrain,
     BurstRate,
     FlightDispersion,
@@ -35,6 +34,7 @@ from bicoastal.transports.congestion.measurement import (
     Round,
 )
 from bicoastal.transports.congestion.own_queue import OwnQueue
+from bicoastal.wan.units import INFINITY
 
 LOSING_RTTS = 3  # between two losses before a rate is known: they are no chance
 FREE_ROUNDS = 4  # with an empty queue, until whoever occupied it counts as gone
@@ -76,10 +76,10 @@ class Adaptive(CongestionControl):
         self._own_queue = OwnQueue(headroom=headroom, mss_bytes=mss_bytes, queue=self._queue)
         self._train = AckTrain()
         self._flight = FlightDispersion()
-        self._burst, self._probe = BurstRate(FOREVER), RateProbe()
+        self._burst, self._probe = BurstRate(INFINITY), RateProbe()
         self._cubic = Cubic(mss_bytes=self.mss_bytes, hystart=False)
         self._delivered = 0
-        self._last_ack_s = -FOREVER
+        self._last_ack_s = -INFINITY
         self._newest_s = self._started_up_s = 0.0  # when the newest acknowledged was sent, when startup ended mid-burst
         self._round = Round(None)
         self._last_best_bps = self._last_average_bps = 0.0  # of the round before
@@ -87,9 +87,9 @@ class Adaptive(CongestionControl):
         self._full_queue_s = 0.0  # the queueing delay that overflow has shown
         self._overflowed = False  # a loss, not the delay, made it compete, and no other was soon before
         self._contested = False  # it competes, and the queue has overflowed more than once
-        self._overflow_s = -FOREVER  # when the queue was last seen to overflow
+        self._overflow_s = -INFINITY  # when the queue was last seen to overflow
         self._cruised_bps = 0.0  # the most it has cruised at since the last pause
-        self._yielded_s = -FOREVER  # when the answer to the last congestion took effect
+        self._yielded_s = -INFINITY  # when the answer to the last congestion took effect
         self._yielded_bytes = 0.0  # the window that was too much then
         self._before_silence_bps: float | None = None
         self._margin = 1.0  # widened when repairs turn out to have been needless
@@ -113,7 +113,7 @@ class Adaptive(CongestionControl):
         """Open at what the last burst has taught; in mid-competition, and after no pause to speak of, just go on."""
         self._train.clear()
         if now - self._last_ack_s >= SHORT_PAUSE * self._srtt_s:
-            self._overflow_s, self._cruised_bps, self._yielded_bytes = -FOREVER, 0.0, 0.0
+            self._overflow_s, self._cruised_bps, self._yielded_bytes = -INFINITY, 0.0, 0.0
         elif self.mode is Mode.COMPETE:
             return
         self._margin = max(1.0, 0.9 * self._margin)
@@ -139,7 +139,7 @@ class Adaptive(CongestionControl):
             self.learned_rate_bps = min(best_bps, 0.95 * too_much_bps) if too_much_bps else best_bps
         elif self.mode is Mode.CRUISE and self.learned_rate_bps:  # the path may have delivered less than it was given
             exceeded_bps = best_bps if best_bps and self._own_queue.is_exceeded() else self.learned_rate_bps
-            self.learned_rate_bps = min(self.learned_rate_bps, exceeded_bps, self._burst.rate_bps or FOREVER)
+            self.learned_rate_bps = min(self.learned_rate_bps, exceeded_bps, self._burst.rate_bps or INFINITY)
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
         """Idle time changes nothing that was learned: the first acknowledgements of the burst check it."""
@@ -246,7 +246,7 @@ class Adaptive(CongestionControl):
         if self._ignorant:
             self._started_up_s = now
         self.learned_rate_bps = rate_bps
-        self._burst = BurstRate(FOREVER)  # what this burst has been so far was sent at other rates
+        self._burst = BurstRate(INFINITY)  # what this burst has been so far was sent at other rates
         self.mode = Mode.CRUISE
         self._probe.gain = RateProbe.FIRST_GAIN
         self._probe.next_s = now + PROBE_PAUSE * self._srtt_s

@@ -6,11 +6,10 @@ from bicoastal.transports.congestion.ack_train import AckTrainHyStart
 from bicoastal.transports.congestion.base import Ack
 from bicoastal.transports.congestion.hystart import HyStart
 from bicoastal.transports.congestion.loss_based import LossBased
+from bicoastal.wan.units import INFINITY
 
 C = 0.4  # segments / s³, RFC 9438 §5.1
 BETA = 0.7  # RFC 9438 §4.6
-
-_INFINITY = float("inf")
 
 
 def regrowth_s(window_segments: float) -> float:
@@ -67,7 +66,7 @@ class Cubic(LossBased):
         self._prior_bytes = 0.0  # cwnd_prior
         self._max_bytes = 0.0  # W_max
         self._k_s = 0.0  # K
-        self._epoch_s = _INFINITY  # t_epoch; inf: the stage has not begun
+        self._epoch_s = INFINITY  # t_epoch; inf: the stage has not begun
         self._estimate_bytes = 0.0  # W_est
 
     def on_ack(self, ack: Ack) -> None:
@@ -94,7 +93,7 @@ class Cubic(LossBased):
 
     def _avoid(self, acked_bytes: int, now: float) -> None:
         cwnd_bytes = self.cwnd_bytes
-        if self._epoch_s == _INFINITY:
+        if self._epoch_s == INFINITY:
             self._begin_stage(now)
         t_s = now - self._epoch_s
         share = min(acked_bytes / cwnd_bytes, 1.0)  # of a window; 1 segment per segment of cwnd in the RFC's units
@@ -130,7 +129,7 @@ class Cubic(LossBased):
         yields = self._fast_convergence and cwnd_bytes < self._max_bytes
         self._max_bytes = cwnd_bytes * self._convergence if yields else cwnd_bytes  # RFC 9438 §4.7
         self._prior_bytes = cwnd_bytes  # RFC 9438 §4.6
-        self._epoch_s = _INFINITY
+        self._epoch_s = INFINITY
 
     def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
         """Begin again with one segment; the stage after slow start begins on a plateau (RFC 9438 §4.8)."""

@@ -1,5 +1,7 @@
 """HyStart++: leave the first slow start when the round trip grows, before the queue overflows (RFC 9406)."""
 
+from bicoastal.wan.units import INFINITY
+
 MIN_RTT_THRESH_S = 0.004  # RFC 9406 §4.3, as all the constants here
 MAX_RTT_THRESH_S = 0.016
 MIN_RTT_DIVISOR = 8
@@ -7,8 +9,6 @@ N_RTT_SAMPLE = 8
 CSS_GROWTH_DIVISOR = 4
 CSS_ROUNDS = 5
 LIMIT_SEGMENTS = 8  # L without pacing; with pacing it is infinity
-
-_INFINITY = float("inf")
 
 
 class HyStart:
@@ -43,21 +43,21 @@ class HyStart:
             raise ValueError(f"limit_segments: {limit_segments} is less than 1")
         self.active = True
         self._limit_bytes = limit_segments * mss_bytes
-        self._last_min_s = _INFINITY  # lastRoundMinRTT
-        self._min_s = _INFINITY  # currentRoundMinRTT
+        self._last_min_s = INFINITY  # lastRoundMinRTT
+        self._min_s = INFINITY  # currentRoundMinRTT
         self._samples = 0  # rttSampleCount
-        self._baseline_s = _INFINITY  # cssBaselineMinRtt
+        self._baseline_s = INFINITY  # cssBaselineMinRtt
         self._css_rounds = 0
 
     @property
     def conservative(self) -> bool:
         """Whether this is conservative slow start."""
-        return self._baseline_s < _INFINITY
+        return self._baseline_s < INFINITY
 
     def growth_bytes(self, acked_bytes: int) -> float:
         """Return by how much an ACK of `acked_bytes` is to widen the window (RFC 9406 §4.2)."""
         growth = min(acked_bytes, self._limit_bytes)
-        return growth / CSS_GROWTH_DIVISOR if self._baseline_s < _INFINITY else growth
+        return growth / CSS_GROWTH_DIVISOR if self._baseline_s < INFINITY else growth
 
     def on_loss(self, now: float) -> None:
         """End: RFC 9406 §4.3 wants it for the first slow start only."""
@@ -75,8 +75,8 @@ class HyStart:
         now, window_segments: what `AckTrainHyStart` asks for besides; neither matters here.
         """
         if round_started:
-            self._last_min_s, self._min_s, self._samples = self._min_s, _INFINITY, 0
-            if self._baseline_s < _INFINITY:
+            self._last_min_s, self._min_s, self._samples = self._min_s, INFINITY, 0
+            if self._baseline_s < INFINITY:
                 self._css_rounds += 1  # the round in which CSS began counts too, however late that was
                 if self._css_rounds >= CSS_ROUNDS:
                     self.active = False
@@ -87,10 +87,10 @@ class HyStart:
         self._min_s = min(self._min_s, rtt_s)
         if self._samples < N_RTT_SAMPLE:
             return
-        if self._baseline_s < _INFINITY:
+        if self._baseline_s < INFINITY:
             if self._min_s < self._baseline_s:  # the RTT came down: leaving slow start was premature
-                self._baseline_s = _INFINITY
-        elif self._last_min_s < _INFINITY:
+                self._baseline_s = INFINITY
+        elif self._last_min_s < INFINITY:
             threshold_s = max(MIN_RTT_THRESH_S, min(self._last_min_s / MIN_RTT_DIVISOR, MAX_RTT_THRESH_S))
             if self._min_s >= self._last_min_s + threshold_s:
                 self._baseline_s = self._min_s

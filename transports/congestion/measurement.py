@@ -6,6 +6,8 @@ Rates are bit/s of payload, times seconds, sizes bytes.
 from collections import deque
 from typing import NamedTuple
 
+from bicoastal.wan.units import INFINITY
+
 MIN_POINTS = 8
 """Acknowledgements, or pairs of segments, below which a rate is chance."""
 
@@ -15,8 +17,6 @@ OVERLOAD_SHARE = 0.2  # of a round lost
 
 SPREAD = 1.2
 """How much longer than to send it has to take a burst to arrive before the path counts as slower than the sender."""
-
-FOREVER = float("inf")
 
 
 class Point(NamedTuple):
@@ -205,7 +205,7 @@ class QueueDelay:
         self._burst_min_s: float | None = None
         self._old_minima_s: deque[float] = deque(maxlen=4)
         self._latest_s: deque[float] = deque(maxlen=4)
-        self._previous_s = FOREVER
+        self._previous_s = INFINITY
 
     def begin_burst(self) -> None:
         """Forget what round trips were some bursts ago: the path may have become a longer one."""
@@ -247,7 +247,7 @@ class RateProbe:
     def __init__(self) -> None:
         self.gain = self.FIRST_GAIN
         self.next_s = 0.0
-        self._from_s = self._to_s = FOREVER
+        self._from_s = self._to_s = INFINITY
         self._first: Point | None = None
         self._last: Point | None = None
 
@@ -255,11 +255,11 @@ class RateProbe:
         """Begin to probe."""
         self._from_s, self._to_s = now, now + length_s
         self._first = self._last = None
-        self.next_s = FOREVER
+        self.next_s = INFINITY
 
     def cancel(self) -> None:
         """End a probe without a verdict."""
-        self._from_s = self._to_s = FOREVER
+        self._from_s = self._to_s = INFINITY
 
     def running(self, now: float) -> bool:
         """Tell whether what is sent now belongs to the probe."""

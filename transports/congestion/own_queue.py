@@ -3,7 +3,8 @@
 Times are seconds, rates bit/s of payload.
 """
 
-from bicoastal.transports.congestion.measurement import FOREVER, MIN_POINTS, QueueDelay
+from bicoastal.transports.congestion.measurement import MIN_POINTS, QueueDelay
+from bicoastal.wan.units import INFINITY
 
 SPARE_SEGMENTS = 4  # in the window beside its headroom: acknowledgements come for two at a time
 PROBE_SEGMENTS = 4  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
@@ -29,7 +30,7 @@ class OwnQueue:
     def probe_length_s(self, rate_bps: float | None, gain: float) -> float:
         """Return how long a probe at 1 + gain times a rate has to be for what it sends more to show."""
         segments = max(2 * MIN_POINTS, PROBE_SEGMENTS / gain)
-        return max(self.probe_s / gain, segments * 8 * self._mss_bytes / (rate_bps or FOREVER))
+        return max(self.probe_s / gain, segments * 8 * self._mss_bytes / (rate_bps or INFINITY))
 
     @property
     def most_s(self) -> float:
@@ -45,7 +46,7 @@ class OwnQueue:
 
     def spare_s(self, rate_bps: float | None) -> float:
         """Return how long a path of that rate, if it is known, needs for the window's spare segments."""
-        return SPARE_SEGMENTS * 8 * self._mss_bytes / (rate_bps or FOREVER)
+        return SPARE_SEGMENTS * 8 * self._mss_bytes / (rate_bps or INFINITY)
 
     def filled_s(self, rate_bps: float | None) -> float:
         """Return what all of the window beyond the BDP causes, and by how much round trips vary."""

@@ -9,7 +9,7 @@ from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointCont
 from bicoastal.transports.coding.codes import ErasureCode
 from bicoastal.transports.coding.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
-from bicoastal.transports.multipath.fec_lane import INFINITY, SendingLane
+from bicoastal.transports.multipath.fec_lane import SendingLane
 from bicoastal.transports.multipath.fec_receiver import FIRST_PATIENCE_S, FecReceiver
 from bicoastal.transports.multipath.fec_sender import FecSender, Protection
 from bicoastal.transports.multipath.fec_wire import (
@@ -29,6 +29,7 @@ from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
 from bicoastal.transports.quic.link import QuicLink, total_counters
 from bicoastal.wan.checks import check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.wan.units import INFINITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from enum import Enum
 from bicoastal.transports.coding.interleaving import Lane
 from bicoastal.transports.paths.loss_meter import LossMeter
 from bicoastal.transports.quic.link import ACK_DELAY_S, ACK_EVERY, QuicLink
+from bicoastal.wan.units import INFINITY
 
-INFINITY = float("inf")
 LEAST_PATIENCE_S = 0.002
 # Late packets that make a silence: more than three acknowledgements would tell of, or are due over so long a time.
 # Fewer can be lost themselves, or their one acknowledgement.

@@ -15,8 +15,8 @@ from bicoastal.transports.multipath.fec_wire import (
     Missing,
     decode_announcement,
 )
+from bicoastal.wan.units import INFINITY
 
-INFINITY = float("inf")
 PARKED_BYTES = 64 << 20  # of symbols whose message has not been announced yet
 OPEN_MESSAGES = 4096  # announced and not complete
 FIRST_PATIENCE_S = 0.01  # without a useful symbol, until a receiver that knows no round trip tells what is missing

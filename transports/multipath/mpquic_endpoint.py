@@ -15,8 +15,8 @@ from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
 from bicoastal.transports.quic.link import QuicLink, total_counters
 from bicoastal.transports.quic.path import Symbol
+from bicoastal.wan.units import INFINITY
 
-INFINITY = float("inf")
 SEEN_SHARE, UNSEEN_SHARE = 8, 1  # of a round trip, that an acknowledgement may be late
 DOUBT_S = 0.002  # until silence is judged again, at first
 LEAST_MARGIN_S = 0.002  # by how much, at least, an acknowledgement has to be late before a path counts as silent

@@ -17,6 +17,7 @@ from bicoastal.transports.multipath.fec_wire import SOUNDING_BLOCK, SYMBOL_HEADE
 from bicoastal.transports.quic.congestion import QuicAdaptive
 from bicoastal.transports.quic.link import QuicLink
 from bicoastal.transports.quic.path import Symbol, SymbolSource
+from bicoastal.wan.units import INFINITY
 
 PACKETS, MORE_PACKETS = 70, 40  # of the three rounds, and of each one more
 MOST_PACKETS = PACKETS + 5 * MORE_PACKETS
@@ -26,7 +27,6 @@ UNTOLD_S = 1e6
 TRAIN_RTTS = 2  # no train takes so long, on paths where a rate matters that acknowledgements do not show as soon
 WINDOW = 24  # packets over which the spread is measured: only the third round has so many
 TELL_EVERY, NEWS = 8, 0.99  # packets; and times what was told before
-INFINITY = float("inf")
 
 
 def learns(congestion: CongestionControl) -> QuicAdaptive | None:

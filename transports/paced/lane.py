@@ -6,8 +6,8 @@ from enum import Enum
 from bicoastal.transports.base import PathView
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, Report
 from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.wan.units import INFINITY
 
-FOREVER = float("inf")
 UNKNOWN_RTT_S = 1.0  # RFC 6298 §2.1: before there is a sample
 MOST_LOOKAHEAD_S = 1e-3  # reports must not wait behind a packet that is handed out but has long to go
 
@@ -100,7 +100,7 @@ class Lane:
         self.path_id = view.path_id
         self.rate_bps = 0.0
         self.overhead_bytes = 0
-        self.s_per_byte = FOREVER
+        self.s_per_byte = INFINITY
         self.share = 0.0
         self.free_at = 0.0
         self.lookahead_s = 0.0
@@ -122,13 +122,13 @@ class Lane:
         self.since = 0.0  # of `state`
         self.told_down = False
         self.probes = 0
-        self.probe_at = FOREVER
+        self.probe_at = INFINITY
 
     def set_rate(self, rate_bps: float, overhead_bytes: int) -> None:
         """Pace at `rate_bps` from the very next packet on, whatever the last one was paced at."""
         self.rate_bps = rate_bps
         self.overhead_bytes = overhead_bytes
-        self.s_per_byte = 8 / rate_bps if rate_bps > 0 else FOREVER
+        self.s_per_byte = 8 / rate_bps if rate_bps > 0 else INFINITY
         self.free_at = self._last_at + self._last_bytes * self.s_per_byte if self._last_bytes else 0.0
 
     def departed(self, at: float, payload_bytes: int) -> None:
@@ -203,7 +203,7 @@ class Lane:
     def _missed_at(self, number: int) -> float:
         """Return when a packet was sent that has been given up since, or infinity: its round trip counts as any."""
         late = self.missing.get(number) or self.expired.get(number)
-        return FOREVER if late is None else late.sent_at
+        return INFINITY if late is None else late.sent_at
 
     @staticmethod
     def _settle_missing(

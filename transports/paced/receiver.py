@@ -6,8 +6,8 @@ from bicoastal.transports.events import Buffer
 from bicoastal.transports.paced.packets import LAST, MAX_U32, Data, Report, most_gaps
 from bicoastal.transports.recovery.ranges import RangeSet
 from bicoastal.transports.stream import MessageAssembler
+from bicoastal.wan.units import INFINITY
 
-FOREVER = float("inf")
 MOST_GAPS = 256  # in one report: 2 KiB, far more than a path loses per round trip unless it is nearly dead
 MOST_AHEAD = 2**31  # packets that can be missing in a row; no path holds as many, and a report could not tell
 
@@ -70,7 +70,7 @@ class _Arrivals:
         self.floor = 0
         self.missing = RangeSet()
         self.unreported = 0
-        self.due_at = FOREVER
+        self.due_at = INFINITY
         self.echo = 0
         self.echo_at = 0.0
 
@@ -89,7 +89,7 @@ class SelectiveReceiver:
         self._ack_delay_s = ack_delay_s
         self._most_gaps = min(most_gaps(mtu_bytes), MOST_GAPS)
         self._oldest_first = False
-        self._due_at = FOREVER
+        self._due_at = INFINITY
 
     def on_data(self, path_id: int, packet: Data, now: float) -> bool:
         """Take a packet. See `Receiving`."""
@@ -139,7 +139,7 @@ class SelectiveReceiver:
         out = []
         for path_id, path in enumerate(self._arrivals):
             if path.due_at <= now:
-                path.due_at = FOREVER
+                path.due_at = INFINITY
                 path.unreported = 0
                 out.append(self._report(path_id, path, now, token))
         self._due_at = min(path.due_at for path in self._arrivals)

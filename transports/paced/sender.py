@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from bicoastal.transports.base import Datagram, PathView
-from bicoastal.transports.paced.lane import FOREVER, Lane, Piece, State
+from bicoastal.transports.paced.lane import Lane, Piece, State
 from bicoastal.transports.paced.packets import LAST, Report
 from bicoastal.transports.paced.sending import PathChange, PieceSending
+from bicoastal.wan.units import INFINITY
 
 LATE_S = 0.003  # by how much an answer may be late for no reason of the path's
 SHORTEST_PROBE_S, LONGEST_PROBE_S = 0.005, 2.0  # between two probes of a silent path
@@ -51,7 +52,7 @@ class SelectiveSender(PieceSending):
         """The stream has grown: paths that were given up while there was nothing to send are tried again."""
         super().offer(now)
         for lane in self.lanes:
-            if lane.state is not State.UP and lane.probe_at == FOREVER:
+            if lane.state is not State.UP and lane.probe_at == INFINITY:
                 lane.probes, lane.probe_at = 0, now
 
     def on_report(self, report: Report, now: float) -> None:
@@ -110,7 +111,7 @@ class SelectiveSender(PieceSending):
 
     def timer(self) -> float:
         """Return when a packet may depart, an answer is late, or a probe is due."""
-        at = FOREVER
+        at = INFINITY
         waiting = self._cursor < self.stream.end or bool(self._again)
         for lane in self.carriers:
             if (waiting or lane.copies) and lane.free_at < at:
@@ -130,7 +131,7 @@ class SelectiveSender(PieceSending):
         for late in lane.missing.values():  # in the order in which they were noticed, within a report's distance
             if not late.lost:
                 return late.noticed_at + lane.reordering_s
-        return FOREVER
+        return INFINITY
 
     def _late_at(self, lane: Lane) -> float:
         """Return when an answer is late: to the oldest packet, or to the probe after that."""
@@ -179,7 +180,7 @@ class SelectiveSender(PieceSending):
         lane.since = now
         lane.doubt += 1
         lane.late_at = None
-        if lane.probe_at == FOREVER:
+        if lane.probe_at == INFINITY:
             lane.probe_at = now
         self._reshare()
         if others:
@@ -202,7 +203,7 @@ class SelectiveSender(PieceSending):
                 self._send_next(lane, at, out)
                 continue
             best: Lane | None = None
-            soonest = FOREVER
+            soonest = INFINITY
             work = self._again or self._cursor < stream.end
             for lane in self.carriers:
                 if work or lane.copies:
@@ -251,7 +252,7 @@ class SelectiveSender(PieceSending):
     def _probe(self, lane: Lane, now: float, out: list[Datagram]) -> None:
         """Ask a silent path for a report: with data where no path answers, with nothing where others carry the data."""
         if self.idle and now - lane.since > PROBE_IDLE_S:
-            lane.probe_at = FOREVER
+            lane.probe_at = INFINITY
             return
         alone = not any(other.state is State.UP for other in self.lanes)
         wait_s = lane.srtt_s * 1.25 if alone else lane.srtt_s / 2

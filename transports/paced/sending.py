@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from bicoastal.transports.base import Datagram, PathView
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.paced.lane import FOREVER, Flight, Lane, Missing, Piece, State
+from bicoastal.transports.paced.lane import Flight, Lane, Missing, Piece, State
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, LAST, Data, Report
 from bicoastal.transports.stream import OutgoingStream
+from bicoastal.wan.units import INFINITY
 
 _new = tuple.__new__
 
@@ -89,7 +90,7 @@ class Sending(ABC):
         lane = self.lanes[path_id]
         lane.late_at = None
         lane.silences = lane.probes = 0
-        lane.probe_at = FOREVER
+        lane.probe_at = INFINITY
         if lane.state is State.UP:
             return
         if lane.told_down:

@@ -9,8 +9,8 @@ burden: persistent congestion, the gravest verdict there is, leaves a sender a w
 
 from collections.abc import Sequence
 
-from bicoastal.transports.quic.flight import INFINITY
 from bicoastal.transports.quic.link import UNKNOWN_RTT_S, QuicLink
+from bicoastal.wan.units import INFINITY
 
 TRIES = 32  # in a row, then only the probe timer is left; a burst of ten on average outlasts them once in 29 times
 LEAST_INTERVAL_S = 0.05  # beside very short paths: others may be longer, and the far end busy

@@ -22,7 +22,7 @@ from cryptography import x509
 
 from bicoastal.transports.base import Rng
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.flight import INFINITY, Flight, Sent
+from bicoastal.transports.quic.flight import Flight, Sent
 from bicoastal.transports.quic.frames import FrameReader
 from bicoastal.transports.quic.handshake import CONNECTION_ID_BYTES, with_globals
 from bicoastal.transports.quic.received import Received
@@ -38,6 +38,7 @@ from bicoastal.transports.quic.wire import (
     Rejected,
     count_packets,
 )
+from bicoastal.wan.units import INFINITY
 
 PEER = "peer"  # the only network address there is: a path of ours is one pair of addresses
 MAX_ACK_DELAY_MS = 5  # told to the peer: our ACK timer, and what a real clock adds to it

@@ -12,8 +12,8 @@ from typing import Protocol
 from bicoastal.transports.congestion.base import Ack, CongestionControl
 from bicoastal.transports.recovery.ranges import Range, RangeSet
 from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.wan.units import INFINITY
 
-INFINITY = float("inf")
 GRANULARITY_S = 0.001  # RFC 9002 §6.1.2
 PACKET_THRESHOLD = 3  # RFC 9002 §6.1.1
 INITIAL_RTT_S = 0.333  # RFC 9002 §6.2.2

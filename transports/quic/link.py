@@ -13,7 +13,7 @@ from bicoastal.transports.congestion.base import CongestionControl
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.quic.connection import PEER, BulkConnection
 from bicoastal.transports.quic.credentials import Credentials
-from bicoastal.transports.quic.flight import INFINITY, Flight
+from bicoastal.transports.quic.flight import Flight
 from bicoastal.transports.quic.handshake import CONNECTION_ID_BYTES, make_configuration
 from bicoastal.transports.quic.path import PathConnection, Report, SymbolSource
 from bicoastal.transports.quic.received import Received
@@ -21,6 +21,7 @@ from bicoastal.transports.quic.sending import SYMBOL_HEADER_BYTES
 from bicoastal.transports.quic.streams import IDENTIFIER_BYTES
 from bicoastal.transports.quic.wire import NUMBER_BYTES, TAG_BYTES
 from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.wan.units import INFINITY
 
 HEADERS_BYTES = 20 + 8  # IP and UDP
 MIN_MTU_BYTES = 1200 + HEADERS_BYTES  # RFC 9000 §14

@@ -2,6 +2,7 @@
 
 from bicoastal.transports.quic.wire import encode_ack
 from bicoastal.transports.recovery.ranges import RangeSet
+from bicoastal.wan.units import INFINITY
 
 ACK_RANGES = 32
 """The most ranges one ACK frame tells, newest first: RFC 9000 §13.2.3 leaves that to the receiver."""
@@ -16,8 +17,6 @@ QUICK_ACKS, QUICK_EVERY = 64, 2
 """So many packets that follow a pause are acknowledged two by two: a sender that starts learns from how they spread."""
 
 PAUSE_S = 0.01
-
-INFINITY = float("inf")
 
 
 class Received:

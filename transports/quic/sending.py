@@ -7,10 +7,11 @@ from aioquic.quic.stream import QuicStream
 
 from bicoastal.transports.congestion.base import pacing_ahead_s
 from bicoastal.transports.congestion.loss_based import LossBased
-from bicoastal.transports.quic.flight import INFINITY, Cargo, Flight, Sent
+from bicoastal.transports.quic.flight import Cargo, Flight, Sent
 from bicoastal.transports.quic.path import Report, SymbolSource
 from bicoastal.transports.quic.streams import OutgoingControl, OutgoingStream
 from bicoastal.transports.recovery.ranges import Range
+from bicoastal.wan.units import INFINITY
 
 SLOW_START_PACE, PACE = 2.0, 1.25  # of cwnd per srtt: slow start doubles it in a round; RFC 9002 §7.7 names 1.25
 SYMBOL_HEADER_BYTES = 1  # a DATAGRAM frame without length, to the end of its packet (RFC 9221 §4)

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from bicoastal.transports.base import Datagram, PathView
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.paced.lane import FOREVER, Lane, Missing, State
+from bicoastal.transports.paced.lane import Lane, Missing, State
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, LAST, MAX_U32, NAK, Data, Report
 from bicoastal.transports.paced.receiver import Reassembly
 from bicoastal.transports.paced.sending import PieceSending, Sending
+from bicoastal.wan.units import INFINITY
 
 CONSTANT, MAX_BACKOFFS = 3, 8  # timeouts without an answer before the first that is longer, and longer ones
 LONGEST_RTO_S = 8.0
@@ -51,7 +52,7 @@ class TimeoutSender(PieceSending):
 
     def timer(self) -> float:
         """Return when a packet may depart or the oldest that has not arrived times out."""
-        at = FOREVER
+        at = INFINITY
         waiting = self._cursor < self.stream.end or bool(self._again)
         for lane in self.lanes:
             if waiting and lane.state is State.UP:
@@ -65,7 +66,7 @@ class TimeoutSender(PieceSending):
             return next(iter(lane.missing.values())).sent_at
         if lane.outstanding:
             return next(iter(lane.outstanding.values()))[1]
-        return FOREVER
+        return INFINITY
 
     def _expires_at(self, lane: Lane) -> float:
         return self._oldest_at(lane) + _rto_s(lane, self._rto_rtts, lane.silences)
@@ -152,7 +153,7 @@ class GoBackSender(Sending):
         self._rewound_at = 0.0
         self._rewound_to: int | None = None  # the packet number it last went back to
         self._fruitless = 0  # timeouts since anything was acknowledged
-        self._window = FOREVER  # packets under way at a time
+        self._window = INFINITY  # packets under way at a time
 
     def on_report(self, report: Report, now: float) -> None:
         """Take a cumulative acknowledgement, and go back where it is a NAK."""
@@ -177,8 +178,8 @@ class GoBackSender(Sending):
                 self.spurious += self._first - self._next
                 self._next = self._first
             self._fruitless = 0
-            if self._window < FOREVER:
-                self._window = 2 * self._window if self._window < MOST_WINDOW else FOREVER
+            if self._window < INFINITY:
+                self._window = 2 * self._window if self._window < MOST_WINDOW else INFINITY
             self._progress(now)
         if report.flags & NAK and expected == self._first:
             self._go_back(now)
@@ -198,7 +199,7 @@ class GoBackSender(Sending):
     def timer(self) -> float:
         """Return when a packet may depart or the oldest acknowledgement is overdue."""
         lane = self._lane
-        at = lane.free_at if lane.state is State.UP and self._waiting() else FOREVER
+        at = lane.free_at if lane.state is State.UP and self._waiting() else INFINITY
         return min(at, self._expires_at())
 
     def _waiting(self) -> bool:
@@ -208,7 +209,7 @@ class GoBackSender(Sending):
 
     def _expires_at(self) -> float:
         if self._next == self._first:
-            return FOREVER
+            return INFINITY
         return max(self._sent[0][0], self._rewound_at) + _rto_s(self._lane, self._rto_rtts, self._fruitless)
 
     def on_timer(self, now: float) -> None:
@@ -268,7 +269,7 @@ class InOrderReceiver:
         self._flags = 0
         self._nak_for = -1
         self._echo, self._echo_at = 0, 0.0
-        self._due_at = FOREVER
+        self._due_at = INFINITY
 
     def on_data(self, path_id: int, packet: Data, now: float) -> bool:
         """Take a packet, if it is the expected one. See `Receiving`."""
@@ -304,7 +305,7 @@ class InOrderReceiver:
         """Return the report that is due: everything below `stop` has arrived."""
         if now < self._due_at:
             return []
-        self._due_at = FOREVER
+        self._due_at = INFINITY
         self._unreported = 0
         flags, self._flags = self._flags, 0
         delay_us = min(round((now - self._echo_at) * 1e6), MAX_U32)

@@ -2,7 +2,8 @@
 
 from heapq import heappop, heappush
 
-from bicoastal.transports.recovery.rack import INFINITY, SentPacket
+from bicoastal.transports.recovery.rack import SentPacket
+from bicoastal.wan.units import INFINITY
 
 
 class RepairCopies:

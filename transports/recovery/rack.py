@@ -2,7 +2,7 @@
 
 from collections import deque
 
-INFINITY = float("inf")
+from bicoastal.wan.units import INFINITY
 
 
 class SentPacket:

@@ -7,7 +7,6 @@ from enum import Enum
 from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
 from bicoastal.transports.congestion.base import CongestionControl
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
-from bicoastal.transports.recovery.rack import INFINITY
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.transports.stream import OutgoingStream, StreamError
 from bicoastal.transports.tcp.handshake import Agreement, SynTimer, agree
@@ -29,6 +28,7 @@ from bicoastal.transports.tcp.segment import (
     unwrap,
 )
 from bicoastal.transports.tcp.sender import Sender
+from bicoastal.wan.units import INFINITY
 
 MASK = 0xFFFFFFFF
 TICK_S = 0.001  # of the timestamp clock (RFC 7323 §5.4 wants 1 ms to 1 s)

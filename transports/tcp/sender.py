@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from bicoastal.transports.congestion.base import Ack, CongestionControl, pacing_ahead_s
 from bicoastal.transports.recovery.copies import RepairCopies
-from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.rack import Rack, SentPacket
 from bicoastal.transports.recovery.ranges import Range
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.transports.recovery.scoreboard import Scoreboard
 from bicoastal.transports.tcp.episode import LossEpisode
 from bicoastal.transports.tcp.timers import TailLossProbe, TailTimers
+from bicoastal.wan.units import INFINITY
 
 ECHO_ERROR_S = 0.001
 """By how much the time that a timestamp echo stands for may be off: a tick of the clock that made it."""

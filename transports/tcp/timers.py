@@ -5,9 +5,10 @@ then stands in the place of the probe, sooner than that. Times are seconds.
 """
 
 from bicoastal.transports.congestion.base import CongestionControl
-from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.rack import Rack, SentPacket
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.transports.recovery.scoreboard import Scoreboard
+from bicoastal.wan.units import INFINITY
 
 SILENCE = 1.5
 """How many round trips without a single acknowledgement of a burst mean that the path, not a packet, is gone."""

@@ -14,7 +14,6 @@ WIRE = 9000 / 8948  # bytes on the wire per byte of payload
 RATE_BPS = 1e9
 RTT_S = 0.060
 BDP = int(RATE_BPS / WIRE * RTT_S / 8)  # payload bytes
-FOREVER = float("inf")
 
 
 class Bottleneck:

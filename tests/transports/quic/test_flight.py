@@ -6,10 +6,11 @@ import pytest
 
 from bicoastal.transports.congestion.base import Ack, CongestionControl
 from bicoastal.transports.congestion.cubic import Cubic
-from bicoastal.transports.quic.flight import INFINITY, Flight, Sent
+from bicoastal.transports.quic.flight import Flight, Sent
 from bicoastal.transports.quic.received import ACK_RANGES, QUICK_ACKS, Received
 from bicoastal.transports.quic.wire import read_ack
 from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.wan.units import INFINITY
 
 RTT_S = 0.060
 SIZE = 1200

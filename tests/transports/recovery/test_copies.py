@@ -1,7 +1,8 @@
 """Second copies of repairs: when they go, when they need not, and which duplicates they explain."""
 
 from bicoastal.transports.recovery.copies import RepairCopies
-from bicoastal.transports.recovery.rack import INFINITY, SentPacket
+from bicoastal.transports.recovery.rack import SentPacket
+from bicoastal.wan.units import INFINITY
 
 
 def repair(start: int) -> SentPacket:

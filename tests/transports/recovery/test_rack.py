@@ -1,6 +1,7 @@
 """RACK's rules, each by its section of RFC 8985."""
 
-from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.rack import Rack, SentPacket
+from bicoastal.wan.units import INFINITY
 
 RTT_S = 0.060
 SIZE = 1000

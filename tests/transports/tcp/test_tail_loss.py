@@ -2,9 +2,9 @@
 
 import pytest
 
+from bicoastal.wan.units import INFINITY
 from helpers.tcp_pair import (
     CLIENT,
-    FOREVER,
     MIN_RTO_S,
     MSS,
     RATE_BPS,
@@ -62,7 +62,7 @@ def test_a_probe_that_mends_a_loss_counts_as_congestion_once_anything_beyond_is_
     pair.run()
     before = pair.window()
     assert before == pytest.approx(160, abs=2)
-    assert pair.client.sender.congestion.ssthresh_bytes == FOREVER
+    assert pair.client.sender.congestion.ssthresh_bytes == INFINITY
     pair.run(until=pair.now + paused_s)
     pair.send(whole_segments(10))
     pair.run()

@@ -4,10 +4,11 @@ import pytest
 
 from bicoastal.transports.congestion.base import RepairTimeout
 from bicoastal.transports.congestion.reno import Reno
-from bicoastal.transports.recovery.rack import INFINITY, Rack, SentPacket
+from bicoastal.transports.recovery.rack import Rack, SentPacket
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.transports.recovery.scoreboard import Scoreboard
 from bicoastal.transports.tcp.timers import TailTimers
+from bicoastal.wan.units import INFINITY
 
 MSS = 1000
 RTT_S = 0.06
