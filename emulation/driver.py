@@ -3,7 +3,7 @@
 Everything that is going to happen stands in one heap, ordered by (time, priority, sequence): two events at the same
 instant happen by kind, then in the order in which they were asked for, so a run is a function of its inputs alone.
 
-What comes one after another anyway, as packets do across a wire, waits in a lane, and only its first stands in the
+What comes one after another anyway, as packets do across a wire, waits in a queue, and only its first stands in the
 heap: the heap then grows with the number of links and machines, not with the packets on their way.
 """
 
@@ -21,8 +21,8 @@ ARRIVAL, DEPARTURE, TIMER, APPLICATION, SAMPLING = range(5)
 
 Transmit = Callable[[Datagram, float], None]
 Action = Callable[[Any, float], None]
-Lane = deque["Entry"]
-Entry = tuple[float, int, int, Action, Any, Lane | None]
+EventQueue = deque["Entry"]
+Entry = tuple[float, int, int, Action, Any, EventQueue | None]
 SPIN_LIMIT = 10_000  # timers at one instant
 EVENT_LIMIT = 100_000  # events at one instant
 # Timers so close to one another that nobody would live to see the end of the run: (how many, within seconds). One for
@@ -86,7 +86,9 @@ class Port:
         self.on_event = on_event
         self.routes: Mapping[int, Transmit] = {}
         self.wire_bytes = 0
-        self._departing: defaultdict[int, Lane] = defaultdict(deque)  # per path: depart_at never decreases along one
+        self._departing: defaultdict[int, EventQueue] = defaultdict(
+            deque
+        )  # per path: depart_at never decreases along one
         self._armed_at = float("inf")
         self._heard = False  # anything since the last timer
         self._events = _Allowance(EVENT_LIMIT, 0.0)
@@ -110,8 +112,8 @@ class Port:
         spoke = bool(datagrams)
         for datagram in datagrams:
             if datagram.depart_at > now:
-                lane = self._departing[datagram.path_id]
-                self._driver.at_in(lane, datagram.depart_at, DEPARTURE, self._release, datagram)
+                queue = self._departing[datagram.path_id]
+                self._driver.at_in(queue, datagram.depart_at, DEPARTURE, self._release, datagram)
             else:
                 self.routes[datagram.path_id](datagram, now)
         while (event := machine.next_event()) is not None:
@@ -170,18 +172,18 @@ class Driver:
         """Let `action(argument, now)` happen at `at_s`."""
         heappush(self._heap, (at_s, priority, self._next(), action, argument, None))
 
-    def at_in(self, lane: Lane, at_s: float, priority: int, action: Action, argument: Any) -> None:
-        """Let `action(argument, now)` happen at `at_s`, as `at` does, behind what already waits in `lane`.
+    def at_in(self, queue: EventQueue, at_s: float, priority: int, action: Action, argument: Any) -> None:
+        """Let `action(argument, now)` happen at `at_s`, as `at` does, behind what already waits in `queue`.
 
-        Faster where times seldom decrease along a lane; when one does, it happens in its turn all the same. A lane is
+        Faster where times seldom decrease along a queue; when one does, it happens in its turn all the same. A queue is
         an empty `deque` to begin with, and has one priority for all that goes through it.
         """
-        entry = (at_s, priority, self._next(), action, argument, lane)
-        if not lane:
-            lane.append(entry)
+        entry = (at_s, priority, self._next(), action, argument, queue)
+        if not queue:
+            queue.append(entry)
             heappush(self._heap, entry)
-        elif at_s >= lane[-1][0]:
-            lane.append(entry)
+        elif at_s >= queue[-1][0]:
+            queue.append(entry)
         else:
             heappush(self._heap, (*entry[:5], None))
 
@@ -205,13 +207,13 @@ class Driver:
                 now = clock.now()
             elif passes_by_itself:
                 now = clock.now()  # what was served while waiting has seen later times than the last event
-            _, _, _, action, argument, lane = heap[0]
-            if lane is None:
+            _, _, _, action, argument, queue = heap[0]
+            if queue is None:
                 heappop(heap)
             else:
-                lane.popleft()
-                if lane:
-                    heapreplace(heap, lane[0])
+                queue.popleft()
+                if queue:
+                    heapreplace(heap, queue[0])
                 else:
                     heappop(heap)
             action(argument, now)

@@ -106,7 +106,7 @@ class Link:
         self._busy_until = 0.0
         self._set_rate(spec.rate_bps / 8)
 
-        loss = spec.loss_back if back and spec.loss_back is not None else spec.loss
+        loss = spec.loss_of(back=back)
         self._lost = None if loss.mean_loss == 0.0 else loss.start(stream("loss")).lost
         self._jitter_s = spec.jitter_s
         self._jitter = stream("jitter").random if spec.jitter_s else None

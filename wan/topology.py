@@ -76,6 +76,10 @@ class LinkSpec:
         """Whether the loss of either direction depends on a packet's place in its burst."""
         return any(loss.reads_bursts for loss in (self.loss, self.loss_back) if loss is not None)
 
+    def loss_of(self, *, back: bool) -> LossSpec:
+        """Return the loss process from `a` to `b`, or with `back` the one from `b` to `a`."""
+        return self.loss_back if back and self.loss_back is not None else self.loss
+
     @property
     def bdp_bytes(self) -> float:
         """The bandwidth-delay product: rate times round-trip propagation, in bytes."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bicoastal.emulation.driver import Driver
-from bicoastal.emulation.flows import Flow
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.coordination import PathEnd
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.service.link import ServiceLink
+from bicoastal.emulation.traffic.flows import Flow
+from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.base import Sample
 from bicoastal.transports.events import Buffer
 from bicoastal.wan.topology import Topology

@@ -12,8 +12,8 @@ from bicoastal.emulation.driver import APPLICATION, Port
 from bicoastal.emulation.ends.flow_end import EndContext
 from bicoastal.emulation.ends.kernel_options import LARGEST_INITIAL_WINDOW, set_initial_windows, set_pacing_rate
 from bicoastal.emulation.ends.kernel_tcp import HEADER_BYTES, KernelTcpEnd
-from bicoastal.emulation.flows import path_views
 from bicoastal.emulation.streams import stream
+from bicoastal.emulation.traffic.flows import path_views
 from bicoastal.transports.base import EndpointContext, Pacer
 from bicoastal.transports.events import Connected, Event, Failed, Notice
 

@@ -15,7 +15,7 @@ from functools import partial
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
 from bicoastal.emulation.ends.tcp_info import TcpInfo, read_tcp_info
-from bicoastal.emulation.ledger import Tally
+from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.base import Sample
 from bicoastal.transports.registry import TransportSpec
 

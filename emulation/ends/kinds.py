@@ -7,9 +7,9 @@ from bicoastal.emulation.base import JobSpec, RunSpec, UnsupportedError
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
 from bicoastal.emulation.ends.kernel_tcp import HEADER_BYTES
 from bicoastal.emulation.ends.udp import UdpEnd
-from bicoastal.emulation.flows import Flow, stripe
 from bicoastal.emulation.ground.wiring import CoastOptions
 from bicoastal.emulation.relay.frames import BurstRule, DscpBursts, TcpBursts
+from bicoastal.emulation.traffic.flows import Flow, stripe
 from bicoastal.wan.topology import Path
 
 FIRST_PORT = 20_000  # of those that flows use, in namespaces of their own

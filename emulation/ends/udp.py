@@ -16,9 +16,9 @@ from random import SystemRandom
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.driver import Port
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
-from bicoastal.emulation.flows import path_views
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.relay.frames import burst_to_tos
+from bicoastal.emulation.traffic.flows import path_views
+from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Sample
 from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.registry import TransportSpec

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from bicoastal.emulation.base import RunSpec
 from bicoastal.emulation.ends.kinds import coast_options
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.mininet.coasts import MininetCoasts
 from bicoastal.emulation.real.backend import Middle, RealPacketsBackend, Still
+from bicoastal.emulation.traffic.flows import Flow
 
 
 class MininetBackend(RealPacketsBackend):

@@ -18,7 +18,7 @@ from bicoastal.emulation.ground.cleanup import clean
 from bicoastal.emulation.ground.identity import RunDirectory
 from bicoastal.emulation.ground.namespaces import find_tool, require_tools
 from bicoastal.emulation.ground.wiring import MIDDLE, CoastOptions, Wiring
-from bicoastal.emulation.real.netem import USAGE, seeds_of
+from bicoastal.emulation.real.netem import USAGE, seed_if_taken
 from bicoastal.wan.topology import Topology
 
 _CLONE_NEWNET = 0x40000000
@@ -53,7 +53,7 @@ class MininetCoasts(Closing):
             self.wiring: Wiring = plan(topology, tag=self.directory.tag)
             stack.enter_context(own_network())
             _set_sysctls(self.wiring.sysctls(MIDDLE, options))
-            topo = BicoastalTopo(wiring=self.wiring, options=options, hosts=1, seeds=seeds_of(seed, _netem_usage()))
+            topo = BicoastalTopo(wiring=self.wiring, options=options, hosts=1, seed=seed_if_taken(seed, _netem_usage()))
             self._net = Mininet(topo=topo, controller=None, build=False)
             stack.callback(self._net.stop)
             self._net.start()

@@ -100,7 +100,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
     """Hosts on both coasts, and a chain of bridges for every path between them.
 
     wiring: names, addresses and cables, from `plan`; without it, `planes` paths of `rate` bit/s with 60 ms of RTT and
-    one packet lost in 10,000. hosts: how many at each coast, called like the site and counted from 1. seeds: as for
+    one packet lost in 10,000. hosts: how many at each coast, called like the site and counted from 1. seed: as for
     `netem.path_stages`. Raises ValueError, UnsupportedError for what netem cannot express.
     """
 
@@ -108,7 +108,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
         self,
         wiring: Wiring | None = None,
         options: CoastOptions | None = None,
-        seeds: netem.Seeds | None = None,
+        seed: int | None = None,
         hosts: int = 2,
         planes: int = 4,
         rate: float = 5e6,
@@ -126,16 +126,16 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
                 address = _address(first.address, number)
                 self.addHost(_numbered(name, number), cls=CoastHost, ip=f"{address}/24", sysctls=sysctls)
         for index, path in enumerate(wiring.topology.paths):
-            self._add_path(wiring, path, index, hosts, seeds)
+            self._add_path(wiring, path, index, hosts, seed)
 
-    def _add_path(self, wiring: Wiring, path: str, index: int, hosts: int, seeds: netem.Seeds | None) -> None:
+    def _add_path(self, wiring: Wiring, path: str, index: int, hosts: int, seed: int | None) -> None:
         left, right = wiring.ports_of(path)
         segments = wiring.segments[path]
         bridges = [f"{wiring.tag}{index}b{number}" for number in range(len(segments) + 1)]
         for bridge in bridges:
             self.addSwitch(bridge, cls=Bridge)
         mtu = {"mtu": left.mtu_bytes}
-        forth, back = netem.path_stages(wiring.topology, path, seeds)
+        forth, back = netem.path_stages(wiring.topology, path, seed)
         for segment, one, other, outward, inward in zip(
             segments, bridges[:-1], bridges[1:], forth, reversed(back), strict=True
         ):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse, UnsupportedError
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.ground.wiring import relay_groups
 from bicoastal.emulation.probing.host import measure_transfer
 from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.allreduce import AllReduceSpec
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology

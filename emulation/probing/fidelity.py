@@ -14,8 +14,8 @@ from bicoastal.emulation.base import RunFailedError
 from bicoastal.emulation.closing import Closing
 from bicoastal.emulation.ground.coasts import Coasts
 from bicoastal.emulation.ground.namespaces import find_tool, require_tools
-from bicoastal.emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile
 from bicoastal.emulation.probing.judgement import binomial_tail, expect, wire_rate_factor
+from bicoastal.emulation.probing.trains import Flight, Line, arrival_rate, fly, quantile
 
 _PING_INTERVAL_S = 0.01
 _PING_BYTES = 84  # an IP packet with ping's 56 bytes of data: ping(8)

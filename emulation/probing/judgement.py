@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, log1p, prod
 
+from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.wan.checks import check_not_negative, check_positive
 from bicoastal.wan.loss import Combined, GilbertElliott, LossSpec, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed
@@ -83,13 +84,12 @@ def expect(
 ) -> Expected:
     """Return what a direction of a path should be like, to IP packets of the given sizes."""
     overhead_bytes = topology.paths[path].overhead_bytes
-    links = topology.path_links(path)
-    starts = topology.paths[path].sites[:-1]
+    sites = topology.paths[path].sites
     delay_s = spread_s = 0.0
     losses: list[tuple[LinkSpec, LossSpec]] = []
-    for link, start in zip(links, starts, strict=True):
-        backwards = (link.a != start) != back
-        losses.append((link, link.loss_back if backwards and link.loss_back is not None else link.loss))
+    for directed in DirectedLink.along(topology, path, from_site=sites[-1 if back else 0]):
+        link = directed.spec
+        losses.append((link, directed.loss))
         delay_s += link.delay_s + (delay_bytes + overhead_bytes + link.framing_bytes) * 8 / link.rate_bps
         spread_s += link.jitter_s + (link.reorder_delay_s if link.reorder >= 0.5 else 0.0)
     of_train = _combined_loss(losses, rate_bytes + overhead_bytes)

@@ -10,7 +10,6 @@ from math import inf
 
 from bicoastal.emulation.base import RunFailedError, UnsupportedError
 from bicoastal.emulation.ground.coasts import Coasts
-from bicoastal.emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile, rate_between
 from bicoastal.emulation.probing.judgement import (
     DirectionProbe,
     Expected,
@@ -22,6 +21,7 @@ from bicoastal.emulation.probing.judgement import (
     judge_rate,
     wire_rate_factor,
 )
+from bicoastal.emulation.probing.trains import Flight, Line, arrival_rate, fly, quantile, rate_between
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import format_rate
 

@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.lateness import Lateness
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.credentials import Credentials
 from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.emulation.realtime.lateness import Lateness
 from bicoastal.emulation.records import FlowSample, NoticeRecord
+from bicoastal.emulation.traffic.ledger import Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

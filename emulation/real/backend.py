@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from bicoastal.emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
-from bicoastal.emulation.flows import Flow, plan_flows
 from bicoastal.emulation.ground.coasts import Coasts
 from bicoastal.emulation.probing.ceiling import Demand, machine_ceiling
 from bicoastal.emulation.probing.host import machine_features
@@ -20,6 +19,7 @@ from bicoastal.emulation.probing.probe import probe
 from bicoastal.emulation.processes.coordination import PathEnd
 from bicoastal.emulation.real.coordinator import Conducted, Coordinator
 from bicoastal.emulation.records import IterationRecord, LinkRecord, QueueSample, RunRecord, Status
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
 

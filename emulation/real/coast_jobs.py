@@ -4,13 +4,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from bicoastal.emulation.background import BackgroundOctets
 from bicoastal.emulation.base import BackgroundSpec, JobSpec
-from bicoastal.emulation.coast import CoastSession, Send
 from bicoastal.emulation.driver import APPLICATION, Driver
 from bicoastal.emulation.ends.flow_end import FlowEnd
-from bicoastal.emulation.flows import Flow, trip_of
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.coordination import (
     Arrived,
     BackgroundArrived,
@@ -22,6 +18,10 @@ from bicoastal.emulation.processes.coordination import (
     Prepared,
     Verified,
 )
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.coast_session import CoastSession, Send
+from bicoastal.emulation.traffic.flows import Flow, trip_of
+from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.events import Buffer
 
 

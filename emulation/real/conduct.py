@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from bicoastal.emulation.base import BackgroundSpec, JobSpec
-from bicoastal.emulation.flows import Flow
-from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.emulation.processes.coordination import (
     BackgroundArrived,
     Begin,
@@ -25,6 +23,8 @@ from bicoastal.emulation.processes.coordination import (
     Verify,
 )
 from bicoastal.emulation.records import FlowRecord, IterationRecord
+from bicoastal.emulation.traffic.flows import Flow
+from bicoastal.emulation.traffic.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import INFINITY
 

@@ -12,8 +12,6 @@ from typing import Protocol
 from bicoastal.emulation.base import RunFailedError, RunSpec
 from bicoastal.emulation.closing import Closing
 from bicoastal.emulation.ends.kinds import FIRST_PORT
-from bicoastal.emulation.flows import Flow
-from bicoastal.emulation.ledger import summarise
 from bicoastal.emulation.processes.coordination import (
     NEWS,
     ORDERS,
@@ -37,6 +35,8 @@ from bicoastal.emulation.processes.worker_handle import WorkerHandle
 from bicoastal.emulation.real.conduct import BackgroundConduct, JobConduct
 from bicoastal.emulation.real.service_hosts import ServiceGround, ServiceHosts
 from bicoastal.emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord, NoticeRecord
+from bicoastal.emulation.traffic.flows import Flow
+from bicoastal.emulation.traffic.ledger import summarise
 
 TOKEN_BYTES, SECRET_BYTES = 8, 32
 

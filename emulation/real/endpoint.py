@@ -7,13 +7,10 @@ a socket pair. It ends when told to, with SIGTERM, and when nobody is left at th
 import gc
 import sys
 
-from bicoastal.emulation.background import BackgroundOctets
 from bicoastal.emulation.base import JobSpec
 from bicoastal.emulation.driver import APPLICATION, SAMPLING, Driver
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
 from bicoastal.emulation.ends.kinds import make_end, port_numbers
-from bicoastal.emulation.flows import Flow, plan_flows
-from bicoastal.emulation.ledger import flow_sample
 from bicoastal.emulation.processes.channel import Channel
 from bicoastal.emulation.processes.coordination import (
     NEWS,
@@ -35,10 +32,13 @@ from bicoastal.emulation.processes.coordination import (
 )
 from bicoastal.emulation.processes.worker import work
 from bicoastal.emulation.real.coast_jobs import CoastBackground, CoastJob, Ground
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.records import FlowSample, NoticeRecord
 from bicoastal.emulation.service.link import ServiceLink
-from bicoastal.emulation.services import by_transport
+from bicoastal.emulation.service.placement import by_transport
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
+from bicoastal.emulation.traffic.ledger import flow_sample
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import Registry
 

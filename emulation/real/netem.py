@@ -11,18 +11,16 @@ through a netem of next to no delay first, which takes it off the socket's accou
 Source: tc-netem(8), tc-tbf(8), tc-stab(8), sch_netem.c, tcp_output.c.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ground.namespaces import TwoCoasts, require_tools
 from bicoastal.emulation.ground.wiring import MIDDLE, Wiring
-from bicoastal.emulation.streams import stream
+from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.topology import LinkSpec, Topology
-
-Seeds = Callable[[str, str], int]  # (link, direction) -> the seed of its netem
 
 _ETHERNET_BYTES = 14  # what the kernel counts of a frame besides its IP packet
 _GRAIN_S = 20e-6  # of timers: what a bucket may hold besides a packet, lest it be slow
@@ -45,15 +43,17 @@ USAGE = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "help")  # tells th
 _NO_QDISC = "qdisc kind is unknown"  # what tc says of a module that the kernel does not have
 
 
-def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, seed: int | None = None) -> Stages:
+def link_stages(directed: DirectedLink, *, overhead_bytes: int = 0, seed: int | None = None) -> Stages:
     """Return the stages of one direction of a link: its queue, then its wire, with one more for jitter and reordering.
 
-    overhead_bytes: what encapsulation adds to each packet. seed: of netem's randomness, where iproute2 and the kernel
-    take one. Raises UnsupportedError for what netem cannot express, naming it.
+    overhead_bytes: what encapsulation adds to each packet. seed: the run's, from which netem's own is drawn
+    (`DirectedLink.netem_seed`); None where iproute2 or the kernel takes no seed. Raises UnsupportedError, which names
+    what netem cannot express.
     """
+    link = directed.spec
     if link.events:
         raise UnsupportedError(f"netem cannot change link {link.name!r} while a run goes on; the relay can")
-    seeding = [] if seed is None else ["seed", str(seed)]
+    seeding = [] if seed is None else ["seed", str(directed.netem_seed(seed))]
     stages = [_queue(link, overhead_bytes)]
     if link.jitter_s:  # in a stage of its own: after a late packet, `rate` would keep all that follow it late
         stages.append(["netem", "limit", _packets_in(link, 0.0), *_transmission(link, overhead_bytes)])
@@ -69,8 +69,7 @@ def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, 
         wire += ["rate", f"{round(link.rate_bps * _NO_OVERTAKING)}bit"]
     else:
         wire += ["delay", _microseconds(link.delay_s), *_transmission(link, overhead_bytes)]
-    loss = link.loss_back if back and link.loss_back is not None else link.loss
-    wire += _loss(link, loss)
+    wire += _loss(link, directed.loss)
     if link.duplicate:
         wire += ["duplicate", _percent(link.duplicate)]
     if link.corrupt:
@@ -134,24 +133,21 @@ def _percent(probability: float) -> str:
     return f"{probability * 100:.10g}%"
 
 
-def path_stages(topology: Topology, path: str, seeds: Seeds | None = None) -> tuple[Stages, Stages]:
+def path_stages(topology: Topology, path: str, seed: int | None = None) -> tuple[Stages, Stages]:
     """Return the stages of a path, forth and back, each in the order in which packets meet them.
 
-    Raises UnsupportedError for what netem cannot express.
+    seed: as for `link_stages`. Raises UnsupportedError for what netem cannot express.
     """
-    links = topology.path_links(path)
-    overhead_bytes = topology.paths[path].overhead_bytes
+    its = topology.paths[path]
 
-    def chain(ordered: Sequence[LinkSpec], starts: Sequence[str]) -> Stages:
-        found: list[Sequence[str]] = []
-        for link, site in zip(ordered, starts, strict=True):
-            back = link.a != site
-            seed = None if seeds is None else seeds(link.name, "back" if back else "forth")
-            found += link_stages(link, back=back, overhead_bytes=overhead_bytes, seed=seed)
-        return found
+    def chain(from_site: str) -> Stages:
+        return [
+            stage
+            for directed in DirectedLink.along(topology, path, from_site=from_site)
+            for stage in link_stages(directed, overhead_bytes=its.overhead_bytes, seed=seed)
+        ]
 
-    sites = topology.paths[path].sites
-    return chain(links, sites[:-1]), chain(links[::-1], sites[:0:-1])
+    return chain(its.sites[0]), chain(its.sites[-1])
 
 
 def stage_counts(topology: Topology) -> dict[str, int]:
@@ -170,7 +166,7 @@ def stage_counts(topology: Topology) -> dict[str, int]:
     return {name: len(path_stages(topology, name)[0]) for name in topology.paths}
 
 
-def commands(wiring: Wiring, seeds: Seeds | None = None) -> list[list[str]]:
+def commands(wiring: Wiring, seed: int | None = None) -> list[list[str]]:
     """Return the commands that impair every path, to be run in the middle namespace. Raises UnsupportedError."""
     lines = []
     for path in wiring.topology.paths:
@@ -179,7 +175,7 @@ def commands(wiring: Wiring, seeds: Seeds | None = None) -> list[list[str]]:
         forth_devices = [*(segment.left for segment in segments), right.middle_device]
         back_devices = [*(segment.right for segment in reversed(segments)), left.middle_device]
         for devices, stages in zip(
-            (forth_devices, back_devices), path_stages(wiring.topology, path, seeds), strict=True
+            (forth_devices, back_devices), path_stages(wiring.topology, path, seed), strict=True
         ):
             lines += [_add(device, words) for device, words in zip(devices, stages, strict=True)]
     return lines
@@ -192,14 +188,14 @@ def _add(device: str, words: Sequence[str]) -> list[str]:
 def apply(coasts: TwoCoasts, *, seed: int) -> None:
     """Impair the paths of coasts that were made with `stage_counts`, and let packets depart from the coasts.
 
-    seed: netem draws from streams keyed by it where this iproute2 knows how to, else from the kernel's own entropy.
+    seed: the run's. netem's own seeds are drawn from it where this iproute2 takes them; elsewhere netem draws from the
+    kernel's entropy.
     Raises UnsupportedError where the kernel lacks what it needs.
     """
     require_tools("tc")
-
     usage = coasts.namespaces.attempt(MIDDLE, USAGE)
-    seeds = seeds_of(seed, usage.stdout + usage.stderr)
-    lines = [(MIDDLE, argv) for argv in commands(coasts.wiring, seeds)]
+    usable_seed = seed_if_taken(seed, usage.stdout + usage.stderr)
+    lines = [(MIDDLE, argv) for argv in commands(coasts.wiring, usable_seed)]
     lines += [(port.site, _add(port.device, DEPARTURE)) for port in coasts.wiring.ports]
     for namespace, argv in lines:
         try:
@@ -214,11 +210,6 @@ def apply(coasts: TwoCoasts, *, seed: int) -> None:
             ) from error
 
 
-def seeds_of(seed: int, usage: str) -> Seeds | None:
-    """Return the seed of each direction of each link, drawn from streams keyed by `seed`.
-
-    usage: what `USAGE` answers here. None where this iproute2 cannot seed netem.
-    """
-    if "seed" not in usage:
-        return None
-    return lambda link, direction: stream(seed, f"netem/{link}/{direction}").getrandbits(63)
+def seed_if_taken(seed: int, usage: str) -> int | None:
+    """Return `seed`, or None where this iproute2 cannot seed netem. usage: what `USAGE` answers here."""
+    return seed if "seed" in usage else None

@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 
 from bicoastal.emulation.base import RunSpec
 from bicoastal.emulation.ends.kinds import burst_rules, coast_options
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.ground.namespaces import TwoCoasts
 from bicoastal.emulation.real import netem
 from bicoastal.emulation.real.backend import Middle, Passage, RealPacketsBackend, Still, speaks_of_bursts
 from bicoastal.emulation.relay.process import Relays
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.registry import Registry
 
 Impairment = Literal["relay", "netem"]

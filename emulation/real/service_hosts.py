@@ -7,7 +7,6 @@ from typing import Protocol
 
 from bicoastal.emulation.base import RunFailedError, RunSpec
 from bicoastal.emulation.ends.udp import encapsulation_bytes
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.processes.channel import ChannelClosedError
 from bicoastal.emulation.processes.coordination import (
     SERVICE_NEWS,
@@ -28,7 +27,8 @@ from bicoastal.emulation.processes.credentials import service_identity, site_ide
 from bicoastal.emulation.processes.worker_handle import WorkerGround, WorkerHandle
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.authority import issue
-from bicoastal.emulation.services import by_transport, place_all
+from bicoastal.emulation.service.placement import by_transport, place_all
+from bicoastal.emulation.traffic.flows import Flow
 
 MOST_RESTARTS = 5  # of one process in a run
 

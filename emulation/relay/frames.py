@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from bicoastal.emulation.routes import flip_bit
+from bicoastal.emulation.links.corruption import flip_bit
 from bicoastal.wan.checks import check_whole
 
 ETHERNET_BYTES = 14  # destination, source, type

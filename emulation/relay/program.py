@@ -16,10 +16,11 @@ from ctypes import CDLL
 from pathlib import Path
 from types import FrameType
 
-from bicoastal.emulation.lateness import LatenessHistogram
 from bicoastal.emulation.processes.channel import Channel, ChannelClosedError
 from bicoastal.emulation.processes.wire_format import WireFormatError
+from bicoastal.emulation.realtime.lateness import LatenessHistogram
 from bicoastal.emulation.records import QueueSample
+from bicoastal.emulation.relay.model import RelayModel
 from bicoastal.emulation.relay.packet_ring import PacketRing, ring_bytes
 from bicoastal.emulation.relay.protocol import (
     ANSWERS,
@@ -34,7 +35,6 @@ from bicoastal.emulation.relay.protocol import (
     Report,
     Restart,
 )
-from bicoastal.emulation.relay.world import RelayWorld
 
 AT_ONCE = 16  # frames of one interface that are received, or of one way that are sent, before the others' turn
 _IDLE_S = 0.1
@@ -45,7 +45,7 @@ _PR_SET_TIMERSLACK = 29
 
 
 class Relay:
-    """The loop that moves frames. Owns the sockets and the clock; what happens to frames is the world's to say."""
+    """The loop that moves frames. Owns the sockets and the clock; what happens to frames is the model's to say."""
 
     def __init__(self, plan: RelayPlan, control: Channel[Answer, Order]) -> None:
         self._plan = plan
@@ -74,8 +74,8 @@ class Relay:
 
     def _begin(self, order: Restart) -> None:
         names = [path.name for path in self._plan.paths]
-        self._world = RelayWorld(self._plan.topology, names, seed=order.seed, bursts=order.bursts, calm=order.calm)
-        self._patience_s = min(self._world.shortest_delay_s / 2, _MOST_PATIENCE_S)
+        self._model = RelayModel(self._plan.topology, names, seed=order.seed, bursts=order.bursts, calm=order.calm)
+        self._patience_s = min(self._model.shortest_delay_s / 2, _MOST_PATIENCE_S)
         self._epoch_s = order.epoch_s
         self._sample_interval_s = order.sample_interval_s
         self._next_sample_s = 0.0 if order.sample_interval_s else float("inf")
@@ -101,9 +101,9 @@ class Relay:
         outlets = [self._rings[way ^ 1] for way in range(len(self._rings))]
         monotonic = time.monotonic
         while not self._stopping:
-            world, late, epoch_s = self._world, self._lateness.add, self._epoch_s
+            model, late, epoch_s = self._model, self._lateness.add, self._epoch_s
             now = monotonic()
-            departures = world.departures(now - epoch_s, AT_ONCE)
+            departures = model.departures(now - epoch_s, AT_ONCE)
             for due_s, way, frame in departures:
                 outlets[way].send(frame)
                 late(monotonic() - epoch_s - due_s)
@@ -123,7 +123,7 @@ class Relay:
         now = time.monotonic()
         arrived_s = min(arrived_s, now)  # the wall clock may have been set back since it was last compared
         self._reading.add(now - arrived_s)
-        self._world.submit(way, frame, arrived_s - self._epoch_s)
+        self._model.submit(way, frame, arrived_s - self._epoch_s)
 
     def _wait(self) -> None:
         now = time.monotonic()
@@ -132,7 +132,7 @@ class Relay:
         now -= self._epoch_s
         if now >= self._next_sample_s:
             self._sample(now)
-        due_s = self._world.next_due_s()
+        due_s = self._model.next_due_s()
         if due_s < now + self._patience_s:
             # Arrivals are not urgent: they are stamped, and none can be due before patience ends. Waking up for frames
             # that leave, and not for each of those either, halves the work.
@@ -154,7 +154,7 @@ class Relay:
             case Restart():
                 self._begin(order)
             case BeginIteration():
-                self._world.begin_iteration(order.iteration, order.begins_s)
+                self._model.begin_iteration(order.iteration, order.begins_s)
             case Report():
                 self._control.send(self._report())
                 self._stopping = order.stop
@@ -170,8 +170,7 @@ class Relay:
         self._second_s, self._second_cpu_s = now, cpu_s
 
     def _sample(self, now: float) -> None:
-        for link, direction, backlog_bytes in self._world.backlogs(now):
-            self._queues.append(QueueSample(link=link, direction=direction, at_s=now, backlog_bytes=backlog_bytes))
+        self._queues += self._model.queue_samples(now)
         if self._sample_interval_s is not None:
             self._next_sample_s = now + self._sample_interval_s
 
@@ -190,7 +189,7 @@ class Relay:
             unsent=sum(ring.unsent for ring in self._rings),
             backlog_dropped=max(0, _backlog_dropped() - self._backlog_before - refused),
             real_time=self._real_time,
-            links=self._world.link_records(),
+            links=self._model.link_records(),
             queues=tuple(self._queues),
         )
 

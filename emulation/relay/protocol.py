@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bicoastal.emulation.lateness import Lateness, worst
 from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.emulation.realtime.lateness import Lateness, worst
 from bicoastal.emulation.records import LinkRecord, QueueSample
 from bicoastal.emulation.relay.frames import BurstRule
 from bicoastal.wan.topology import Topology

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from bicoastal.emulation.driver import APPLICATION, ARRIVAL, Driver, Transmit
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.processes.coordination import ServiceAddress
 from bicoastal.emulation.processes.credentials import identities, service_identity, tls_context
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.service.control import LATEST_S, ControlMessage, MalformedControlError
 from bicoastal.emulation.service.tls_stream import TlsStream
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.base import Datagram
 from bicoastal.wan.topology import Topology
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from bicoastal.emulation.driver import APPLICATION, ARRIVAL, Driver, Port
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.processes.channel import Channel
 from bicoastal.emulation.processes.coordination import (
     SERVICE_NEWS,
@@ -32,11 +31,12 @@ from bicoastal.emulation.processes.coordination import (
 )
 from bicoastal.emulation.processes.credentials import identities, site_identity, tls_context
 from bicoastal.emulation.processes.worker import work
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.control import ControlMessage, MalformedControlError
+from bicoastal.emulation.service.placement import by_transport, place_services
 from bicoastal.emulation.service.tls_stream import TlsStream
-from bicoastal.emulation.services import by_transport, place_services
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.base import Datagram
 from bicoastal.transports.events import Event, Failed, Notice
 from bicoastal.transports.registry import Registry

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 
 LARGEST_MESSAGE_BYTES = 1 << 17
 _LENGTH = struct.Struct("!I")

@@ -12,10 +12,10 @@ from bicoastal.emulation.base import (
     TransportUse,
     UnsupportedError,
 )
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.records import RunRecord
 from bicoastal.emulation.testing import transports
 from bicoastal.emulation.testing.promises import broken_promises
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import UnknownTransportError
 from bicoastal.wan.allreduce import AllReduceSpec, Pattern
 from bicoastal.wan.loss import Bernoulli

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from bicoastal.emulation.base import JobSpec, RunSpec
-from bicoastal.emulation.flows import Flow, message_bound_s
 from bicoastal.emulation.records import FlowRecord, IterationRecord, RunRecord
+from bicoastal.emulation.traffic.flows import Flow, message_bound_s
 
 IP_HEADER_BYTES = 20
 _ROUNDING_S = 1e-9  # of sums of times that lie within a day

@@ -14,7 +14,7 @@ from bicoastal.emulation.driver import (
     SAMPLING,
     TIMER,
     Driver,
-    Lane,
+    EventQueue,
     Port,
     SpinningError,
 )
@@ -216,13 +216,13 @@ def test_many_events_spread_over_time_are_welcome() -> None:
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.sampled_from([ARRIVAL, DEPARTURE, TIMER])), max_size=60)
 )
 def test_what_waits_in_lanes_happens_as_if_all_stood_in_one_heap(asked: list[tuple[int, int, int]]) -> None:
-    """Against a stable sort by (time, priority): lanes save work, and must not show."""
+    """Against a stable sort by (time, priority): queues save work, and must not show."""
     driver = Driver(VirtualClock())
-    lanes = [(deque(), ARRIVAL), (deque(), DEPARTURE)]
+    queues = [(deque(), ARRIVAL), (deque(), DEPARTURE)]
     happened: list[int] = []
-    for number, (at_s, lane, priority) in enumerate(asked):
-        if lane < len(lanes) and lanes[lane][1] == priority:
-            driver.at_in(lanes[lane][0], at_s, priority, lambda what, now: happened.append(what), number)
+    for number, (at_s, queue, priority) in enumerate(asked):
+        if queue < len(queues) and queues[queue][1] == priority:
+            driver.at_in(queues[queue][0], at_s, priority, lambda what, now: happened.append(what), number)
         else:
             driver.at(at_s, priority, lambda what, now: happened.append(what), number)
     driver.run()
@@ -231,16 +231,16 @@ def test_what_waits_in_lanes_happens_as_if_all_stood_in_one_heap(asked: list[tup
 
 def test_a_lane_may_be_filled_by_what_happens_in_it() -> None:
     driver = Driver(VirtualClock())
-    lane: Lane = deque()
+    queue: EventQueue = deque()
     happened: list[tuple[str, float]] = []
 
     def hop(name: str, now: float) -> None:
         happened.append((name, now))
         if now < 3:
-            driver.at_in(lane, now + 1, ARRIVAL, hop, name)
+            driver.at_in(queue, now + 1, ARRIVAL, hop, name)
 
-    driver.at_in(lane, 1.0, ARRIVAL, hop, "a")
-    driver.at_in(lane, 1.5, ARRIVAL, hop, "b")
+    driver.at_in(queue, 1.0, ARRIVAL, hop, "a")
+    driver.at_in(queue, 1.5, ARRIVAL, hop, "b")
     driver.run()
     assert happened == [("a", 1.0), ("b", 1.5), ("a", 2.0), ("b", 2.5), ("a", 3.0), ("b", 3.5)]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from bicoastal.emulation.base import RunSpec, UnsupportedError
-from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.emulation.probing.ceiling import Demand, MachineCeiling
-from bicoastal.emulation.scaled import scaled_run
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
 from helpers.small_runs import background, job, plane, planes, run_spec

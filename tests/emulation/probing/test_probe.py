@@ -9,8 +9,8 @@ import pytest
 
 from bicoastal.emulation.base import RunFailedError, UnsupportedError
 from bicoastal.emulation.ground.namespaces import TwoCoasts
-from bicoastal.emulation.probing.flights import Flight, arrival_rate, idle_time_s
 from bicoastal.emulation.probing.probe import ProbeResult, probe, require_measurable
+from bicoastal.emulation.probing.trains import Flight, arrival_rate, idle_time_s
 from bicoastal.emulation.real import netem
 from bicoastal.emulation.relay.process import Relays
 from bicoastal.wan.loss import Bernoulli, GilbertElliott

@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 
 from bicoastal.emulation.base import RunSpec
-from bicoastal.emulation.flows import Flow, plan_flows
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.coordination import (
     Arrived,
     BackgroundArrived,
@@ -24,6 +22,8 @@ from bicoastal.emulation.processes.coordination import (
     Verify,
 )
 from bicoastal.emulation.real.conduct import LEAD_S, PATIENCE_S, BackgroundConduct, JobConduct
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
+from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.registry import Registry
 from helpers.small_runs import background, job, plane, planes, run_spec
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.real.coordinator import Conducted, Coordinator
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.control import LATEST_S
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.b4.parameters import LEAST_GRACE_S
 from bicoastal.transports.registry import Registry
 from helpers.loopback_coasts import LoopbackGround

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.processes.coordination import CoastPlan, Order, PathEnd
 from bicoastal.emulation.real import conduct
 from bicoastal.emulation.real.coordinator import CoastHandle, Conducted, Coordinator
 from bicoastal.emulation.testing import transports
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
 from helpers.small_runs import background, job, plane, planes, run_spec

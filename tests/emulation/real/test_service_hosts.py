@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.real.coordinator import Conducted, Coordinator
 from bicoastal.emulation.real.service_hosts import MOST_RESTARTS, ServiceHosts
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Site, Topology
 from helpers.loopback_coasts import LoopbackGround

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from bicoastal.emulation.lateness import Lateness
 from bicoastal.emulation.processes.channel import Channel
 from bicoastal.emulation.processes.wire_format import WireFormatError
+from bicoastal.emulation.realtime.lateness import Lateness
 from bicoastal.emulation.records import LinkRecord, QueueSample
 from bicoastal.emulation.relay.frames import DscpBursts, TcpBursts
 from bicoastal.emulation.relay.protocol import (

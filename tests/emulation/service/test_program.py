@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from bicoastal.emulation.driver import APPLICATION, Driver
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.processes.coordination import ServiceAddress
 from bicoastal.emulation.processes.credentials import Credentials, tls_context
 from bicoastal.emulation.real.service_hosts import ServiceHosts
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.authority import issue
 from bicoastal.emulation.service.control import ControlMessage
 from bicoastal.emulation.service.link import ServiceLink
 from bicoastal.emulation.service.program import MOST_STRANGERS
 from bicoastal.emulation.service.tls_stream import TlsStream
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.b4.messages import AgentState, Grant, PathReport, decode
 from bicoastal.transports.base import Datagram
 from bicoastal.transports.registry import Registry

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bicoastal.emulation.processes.credentials import Credentials, identities, tls_context
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.service.authority import issue
 from bicoastal.emulation.service.tls_stream import LARGEST_MESSAGE_BYTES, TlsStream
 

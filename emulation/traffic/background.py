@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from hashlib import shake_256
 
 from bicoastal.emulation.base import BackgroundSpec
-from bicoastal.emulation.flows import Flow, stripe
+from bicoastal.emulation.traffic.flows import Flow, stripe
 
 _PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so segments that change places are noticed
 

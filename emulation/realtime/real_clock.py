@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from bicoastal.emulation.clock import Clock
-from bicoastal.emulation.lateness import LatenessHistogram
+from bicoastal.emulation.realtime.lateness import LatenessHistogram
 
 Ready = Callable[[float], None]
 

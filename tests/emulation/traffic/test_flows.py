@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicoastal.emulation.flows import Lane, message_bound_s, message_id, stripe, trip_of
+from bicoastal.emulation.traffic.flows import Lane, message_bound_s, message_id, stripe, trip_of
 from bicoastal.wan.schedule import RateStep
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 

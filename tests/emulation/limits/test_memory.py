@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from bicoastal.emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes, run_memory_bytes
+from bicoastal.emulation.limits.memory import (
+    background_memory_bytes,
+    job_memory_bytes,
+    machine_memory_bytes,
+    run_memory_bytes,
+)
 from bicoastal.wan.allreduce import AllReduceSpec
 from helpers.small_runs import background, plane, planes, run_spec
 
 MEASURE = """
 import sys
 from helpers.small_runs import job, plane, planes, run_spec, simulate
-from bicoastal.emulation.memory import run_memory_bytes
+from bicoastal.emulation.limits.memory import run_memory_bytes
 
 def peak_bytes():
     with open("/proc/self/status") as file:

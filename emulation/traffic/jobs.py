@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bicoastal.emulation.background import BackgroundOctets
 from bicoastal.emulation.base import BackgroundSpec, JobSpec
-from bicoastal.emulation.coast import CoastSession, Send
 from bicoastal.emulation.driver import APPLICATION, Driver, Port
-from bicoastal.emulation.flows import Flow, trip_of
-from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.emulation.records import FlowRecord, IterationRecord
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.coast_session import CoastSession, Send
+from bicoastal.emulation.traffic.flows import Flow, trip_of
+from bicoastal.emulation.traffic.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.transports.base import Endpoint
 from bicoastal.transports.events import MessageReceived
 from bicoastal.wan.topology import Topology

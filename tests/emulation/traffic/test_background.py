@@ -1,7 +1,7 @@
 """Both ends make the same octets by themselves, and no two places are alike."""
 
-from bicoastal.emulation.background import BackgroundOctets
-from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from helpers.small_runs import background, plane, planes, run_spec
 

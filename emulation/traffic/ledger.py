@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bicoastal.emulation.base import JobSpec
-from bicoastal.emulation.flows import Flow, message_bound_s
 from bicoastal.emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord
+from bicoastal.emulation.traffic.flows import Flow, message_bound_s
 from bicoastal.transports.base import Counters, Sample
 from bicoastal.wan.topology import Topology
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bicoastal.emulation.base import UnsupportedError
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.streams import stream
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.base import Machine, ServiceContext, ServicePlacement
 from bicoastal.wan.topology import Topology
 

@@ -3,21 +3,26 @@
 from collections import deque
 from collections.abc import Sequence
 
-from bicoastal.emulation.driver import ARRIVAL, Driver, Lane, Port, Transmit
+from bicoastal.emulation.driver import ARRIVAL, Driver, EventQueue, Port, Transmit
+from bicoastal.emulation.links.corruption import flip_bit
+from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.transports.base import Datagram
-from bicoastal.wan.link import Arrival, Link
-from bicoastal.wan.schedule import Outage
+from bicoastal.wan.link import Arrival
 
 
 class Wire:
-    """One direction of a link, shared by every route across it. lane: what is on its way, in the order of arrival."""
+    """The model of one direction of a link, shared by every route across it.
 
-    __slots__ = ("lane", "link", "may_go_dark")
+    queue: the packets on their way, in the order in which they arrive.
+    """
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.lane: Lane = deque()
-        self.may_go_dark = any(isinstance(event, Outage) for event in link.spec.events)
+    __slots__ = ("directed", "has_outages", "link", "queue")
+
+    def __init__(self, directed: DirectedLink, seed: int) -> None:
+        self.directed = directed
+        self.link = directed.model(seed)
+        self.queue: EventQueue = deque()
+        self.has_outages = directed.has_outages
 
 
 class Route:
@@ -70,15 +75,15 @@ class _Hop:
         """Put a datagram on the wire; what arrives goes onward, damaged where the link says so."""
         wire = self._wire
         for arrival in wire.link.submit(datagram, now):
-            if arrival.corrupt is None and not wire.may_go_dark:
-                self._driver.at_in(wire.lane, arrival.at_s, ARRIVAL, self._onward, datagram)
+            if arrival.corrupt is None and not wire.has_outages:
+                self._driver.at_in(wire.queue, arrival.at_s, ARRIVAL, self._onward, datagram)
             else:
-                self._driver.at_in(wire.lane, arrival.at_s, ARRIVAL, self._arrive, (datagram, arrival, now))
+                self._driver.at_in(wire.queue, arrival.at_s, ARRIVAL, self._arrive, (datagram, arrival, now))
 
     def _arrive(self, argument: tuple[Datagram, Arrival, float], now: float) -> None:
         datagram, arrival, submitted_s = argument
         wire = self._wire
-        if wire.may_go_dark and not wire.link.survives(submitted_s, arrival.at_s):
+        if wire.has_outages and not wire.link.survives(submitted_s, arrival.at_s):
             return
         if arrival.corrupt is not None:
             datagram = datagram._replace(payload=flip_bit(bytes(datagram.payload), arrival.corrupt))
@@ -106,13 +111,3 @@ class ControlRoute:
         payload = bytes(datagram.payload) if self._eager else datagram.payload
         arriving = datagram._replace(path_id=self._path_id, payload=payload)
         self._driver.at(now + self._delay_s, ARRIVAL, self._target.receive, arriving)
-
-
-def flip_bit(octets: bytes, position: float) -> bytes:
-    """Return `octets` with the bit at `position`, a fraction in [0, 1) of their length, flipped."""
-    if not octets:
-        return octets
-    bit = min(int(position * 8 * len(octets)), 8 * len(octets) - 1)
-    flipped = bytearray(octets)
-    flipped[bit // 8] ^= 1 << (bit % 8)
-    return bytes(flipped)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bicoastal.emulation.flows import Flow, message_id, stripe, trip_of
+from bicoastal.emulation.traffic.flows import Flow, message_id, stripe, trip_of
 from bicoastal.transports.events import Buffer
 from bicoastal.wan.allreduce import AllReduceSpec, Coast, Outgoing
 

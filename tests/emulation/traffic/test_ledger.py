@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from bicoastal.emulation.flows import Flow, plan_flows
-from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined, summarise
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
+from bicoastal.emulation.traffic.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined, summarise
 from bicoastal.transports.base import Counters
 from bicoastal.transports.registry import Registry
 from helpers.small_runs import job, plane, planes, run_spec

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from bicoastal.emulation.driver import APPLICATION, SAMPLING, TIMER, Driver
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -9,9 +9,9 @@ import pytest
 from bicoastal.emulation.base import BackgroundSpec, RunSpec
 from bicoastal.emulation.clock import VirtualClock
 from bicoastal.emulation.driver import APPLICATION, Driver, Port
-from bicoastal.emulation.flows import plan_flows
-from bicoastal.emulation.jobs import BackgroundRun, FlowPorts, JobRun
 from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.traffic.flows import plan_flows
+from bicoastal.emulation.traffic.jobs import BackgroundRun, FlowPorts, JobRun
 from bicoastal.transports.base import Counters, Datagram, Endpoint
 from bicoastal.transports.events import Buffer, Event, MessageReceived
 from bicoastal.transports.registry import Registry

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicoastal.emulation.base import RunSpec
-from bicoastal.emulation.coast import CoastSession, Send
-from bicoastal.emulation.flows import Flow, message_id, plan_flows
+from bicoastal.emulation.traffic.coast_session import CoastSession, Send
+from bicoastal.emulation.traffic.flows import Flow, message_id, plan_flows
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.allreduce import Pattern

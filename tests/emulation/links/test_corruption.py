@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicoastal.emulation.routes import flip_bit
+from bicoastal.emulation.links.corruption import flip_bit
 
 
 @given(st.binary(min_size=1, max_size=64), st.floats(0, 1, exclude_max=True))

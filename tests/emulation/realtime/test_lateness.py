@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from bicoastal.emulation.lateness import Lateness, LatenessHistogram, worst
+from bicoastal.emulation.realtime.lateness import Lateness, LatenessHistogram, worst
 
 
 def test_the_figures_are_numpys_to_a_microsecond() -> None:
