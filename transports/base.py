@@ -12,8 +12,8 @@ Times are seconds on the caller's clock; they never go back.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple, Protocol, TypeVar
 
 from bicoastal.transports.events import Buffer, Event
@@ -89,6 +89,26 @@ class Counters:
     timeouts: int = 0
     spurious: int = 0
     rejected: int = 0
+
+    def __add__(self, other: "Counters") -> "Counters":
+        """Return what two ends, or two parts of one, have counted together."""
+        return Counters(**{name: getattr(self, name) + getattr(other, name) for name in COUNTER_NAMES})
+
+    def __sub__(self, before: "Counters") -> "Counters":
+        """Return what has been counted since `before`."""
+        return Counters(**{name: getattr(self, name) - getattr(before, name) for name in COUNTER_NAMES})
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts by their names, in the order of `COUNTER_NAMES`."""
+        return {name: getattr(self, name) for name in COUNTER_NAMES}
+
+
+COUNTER_NAMES = tuple(each.name for each in fields(Counters))
+
+
+def sum_counters(parts: Iterable[Counters]) -> Counters:
+    """Return what all `parts` have counted together; all zero when there are none."""
+    return sum(parts, start=Counters())
 
 
 class Machine(ABC):

@@ -16,7 +16,7 @@ from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
 from bicoastal.emulation.ends.tcp_info import TcpInfo, read_tcp_info
 from bicoastal.emulation.traffic.ledger import Tally
-from bicoastal.transports.base import Sample
+from bicoastal.transports.base import Counters, Sample
 from bicoastal.transports.registry import TransportSpec
 
 _HEADER = struct.Struct("!8sQQ")
@@ -181,18 +181,18 @@ class KernelTcpEnd(FlowEnd):
 
     def tally(self) -> Tally:
         """Return what the kernel has counted; packets are segments with payload, repairs its retransmissions."""
-        info, past = self.info(), self._past
+        info = self.info()
         if info is None:
-            return past.plus_rejected(self._strangers)
-        return Tally(
-            wire_bytes=past.wire_bytes + info.bytes_sent + info.segments_sent * self.header_bytes,
-            packets=past.packets + info.data_segments_sent,
-            repairs=past.repairs + info.retransmissions,
-            probes=past.probes,
-            timeouts=past.timeouts + info.timeouts,
-            spurious=past.spurious + info.spurious,
-            rejected=past.rejected + self._strangers,
+            return self._past + Tally(counters=Counters(rejected=self._strangers))
+        counters = Counters(
+            packets=info.data_segments_sent,
+            repairs=info.retransmissions,
+            timeouts=info.timeouts,
+            spurious=info.spurious,
+            rejected=self._strangers,
         )
+        wire_bytes = info.bytes_sent + info.segments_sent * self.header_bytes
+        return self._past + Tally(wire_bytes=wire_bytes, counters=counters)
 
     def sample(self, now: float) -> Sample:
         """Return the point of the time series that the kernel tells."""

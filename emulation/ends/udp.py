@@ -19,7 +19,7 @@ from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
 from bicoastal.emulation.relay.frames import burst_to_tos
 from bicoastal.emulation.traffic.flows import path_views
 from bicoastal.emulation.traffic.ledger import Tally
-from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
 from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.registry import TransportSpec
 
@@ -170,8 +170,8 @@ class UdpEnd(FlowEnd):
 
     def tally(self) -> Tally:
         """Return what the machine has counted; datagrams without the token are rejected ones."""
-        counted = Tally.of(self._port.wire_bytes, self._machine.counters())
-        return counted.plus_rejected(self._strangers)
+        counters = self._machine.counters() + Counters(rejected=self._strangers)
+        return Tally(wire_bytes=self._port.wire_bytes, counters=counters)
 
     def sample(self, now: float) -> Sample:
         """Return the machine's."""

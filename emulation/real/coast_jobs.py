@@ -107,7 +107,7 @@ class CoastJob:
         """Tell what was counted; the iteration is over, complete or not."""
         if self.active:
             self._stop_counting(self._driver.clock.now())
-        tallies = {name: end.tally().since(self._before[name]) for name, end in self._ends.items()}
+        tallies = {name: end.tally() - self._before[name] for name, end in self._ends.items()}
         self._tell(
             Closed(
                 job=self.spec.name,

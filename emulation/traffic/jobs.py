@@ -151,8 +151,8 @@ class JobRun:
 
     def _mark(self, ports: FlowPorts) -> Tally:
         return joined(
-            Tally.of(ports.client.wire_bytes, ports.client_endpoint.counters()),
-            Tally.of(ports.server.wire_bytes, ports.server_endpoint.counters()),
+            Tally(wire_bytes=ports.client.wire_bytes, counters=ports.client_endpoint.counters()),
+            Tally(wire_bytes=ports.server.wire_bytes, counters=ports.server_endpoint.counters()),
         )
 
     def _close_iteration(self, reason: str) -> None:
@@ -167,7 +167,7 @@ class JobRun:
             verified=self._verified,
             reason=reason,
             deliveries=self._deliveries,
-            tallies={name: self._mark(ports).since(self._marks[name]) for name, ports in self.ports.items()},
+            tallies={name: self._mark(ports) - self._marks[name] for name, ports in self.ports.items()},
         )
         self.iterations.append(record)
         self.flows += flows

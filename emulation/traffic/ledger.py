@@ -5,7 +5,7 @@ together here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from bicoastal.emulation.base import JobSpec
 from bicoastal.emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord
@@ -16,57 +16,26 @@ from bicoastal.wan.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What one end of a flow has counted, or two ends together: bytes on the wire, and `Counters`."""
+    """What one end of a flow has counted, or both ends together.
+
+    wire_bytes: everything it put on the wire, headers and framing included.
+    """
 
     wire_bytes: int = 0
-    packets: int = 0
-    repairs: int = 0
-    probes: int = 0
-    timeouts: int = 0
-    spurious: int = 0
-    rejected: int = 0
+    counters: Counters = field(default_factory=Counters)
 
-    @classmethod
-    def of(cls, wire_bytes: int, counters: Counters) -> "Tally":
-        """Return the tally of an end that put `wire_bytes` on the wire and counted `counters`."""
-        return cls(
-            wire_bytes=wire_bytes,
-            packets=counters.packets,
-            repairs=counters.repairs,
-            probes=counters.probes,
-            timeouts=counters.timeouts,
-            spurious=counters.spurious,
-            rejected=counters.rejected,
-        )
+    def __add__(self, other: "Tally") -> "Tally":
+        """Return the sum of two tallies."""
+        return Tally(wire_bytes=self.wire_bytes + other.wire_bytes, counters=self.counters + other.counters)
 
-    def plus_rejected(self, count: int) -> "Tally":
-        """Return the tally with `count` more rejected datagrams."""
-        return replace(self, rejected=self.rejected + count)
-
-    def since(self, before: "Tally") -> "Tally":
-        """Return what has been added since `before`."""
-        return Tally(
-            wire_bytes=self.wire_bytes - before.wire_bytes,
-            packets=self.packets - before.packets,
-            repairs=self.repairs - before.repairs,
-            probes=self.probes - before.probes,
-            timeouts=self.timeouts - before.timeouts,
-            spurious=self.spurious - before.spurious,
-            rejected=self.rejected - before.rejected,
-        )
+    def __sub__(self, before: "Tally") -> "Tally":
+        """Return what has been counted since `before`."""
+        return Tally(wire_bytes=self.wire_bytes - before.wire_bytes, counters=self.counters - before.counters)
 
 
 def joined(sender: Tally, receiver: Tally) -> Tally:
     """Return a flow's tally: the sender's, with the receiver's bytes on the wire and rejected datagrams."""
-    return Tally(
-        wire_bytes=sender.wire_bytes + receiver.wire_bytes,
-        packets=sender.packets,
-        repairs=sender.repairs,
-        probes=sender.probes,
-        timeouts=sender.timeouts,
-        spurious=sender.spurious,
-        rejected=sender.rejected + receiver.rejected,
-    )
+    return sender + Tally(wire_bytes=receiver.wire_bytes, counters=Counters(rejected=receiver.counters.rejected))
 
 
 @dataclass(slots=True)
@@ -155,12 +124,7 @@ def _flow_record(
         start_s=delivery.start_s,
         completion_s=delivery.completion_s,
         wire_bytes=tally.wire_bytes,
-        packets=tally.packets,
-        repairs=tally.repairs,
-        probes=tally.probes,
-        timeouts=tally.timeouts,
-        spurious=tally.spurious,
-        rejected=tally.rejected,
+        **tally.counters.as_dict(),
     )
 
 

@@ -24,6 +24,7 @@ from bicoastal.emulation.processes.coordination import (
 from bicoastal.emulation.real.conduct import LEAD_S, PATIENCE_S, BackgroundConduct, JobConduct
 from bicoastal.emulation.traffic.flows import Flow, plan_flows
 from bicoastal.emulation.traffic.ledger import Tally
+from bicoastal.transports.base import Counters
 from bicoastal.transports.registry import Registry
 from helpers.small_runs import background, job, plane, planes, run_spec
 
@@ -93,8 +94,8 @@ class Stage:
                 offered=(Offered(flow=sends, trip=0, at_s=begins_s, payload_bytes=1000),),
                 arrived=arrived,
                 tallies={
-                    sends: Tally(wire_bytes=1100, packets=5, repairs=2, rejected=1),
-                    receives: Tally(wire_bytes=100, packets=3, rejected=4),
+                    sends: Tally(wire_bytes=1100, counters=Counters(packets=5, repairs=2, rejected=1)),
+                    receives: Tally(wire_bytes=100, counters=Counters(packets=3, rejected=4)),
                 },
             )
             self.conduct.take(site, news, 0.0)
