@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from bicoastal.wan.checks import FieldError
+
 Octets = npt.NDArray[np.uint8]
 Buffer = bytes | bytearray | memoryview
 
@@ -26,7 +28,7 @@ class Repeated:
 
     def __init__(self, octets: Octets, size: int) -> None:
         if not octets.size:
-            raise ValueError("octets: there are none to repeat")
+            raise FieldError("octets", "there are none to repeat")
         self._octets = octets
         self.size = size
 
@@ -38,7 +40,7 @@ class Repeated:
         """
         for start, stop in edges:
             if not 0 <= start <= stop <= self.size:
-                raise ValueError(f"edges: {start} to {stop} is not within a message of {self.size} bytes")
+                raise FieldError("edges", f"{start} to {stop} is not within a message of {self.size} bytes")
         period = self._octets.size
         unrepeated = self._octets.data.toreadonly()
         places = [(start % period, stop - start) for start, stop in edges]
@@ -92,7 +94,7 @@ class Collected:
         octets: Octets = np.frombuffer(data, dtype=np.uint8)
         stop = start + octets.size
         if start < 0 or stop > self._size or any(start < b and a < stop for a, b in self._taken):
-            raise ValueError(f"data: {octets.size} bytes at {start} of {self._size} are not awaited")
+            raise FieldError("data", f"{octets.size} bytes at {start} of {self._size} are not awaited")
         self._taken.append((start, stop))
         self.intact = self.intact and _repeats(octets, self._period)
         if octets.size == self._size:

@@ -5,6 +5,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bicoastal.wan.checks import FieldError
+
 # eight octets of state and options; then u32 fields up to total_retrans, u64 pacing_rate … bytes_received, and on
 _LAYOUT = struct.Struct("=8x24I4Q2I4I4Q2I2Q3I")
 _RTOS = struct.Struct("=H")
@@ -70,7 +72,7 @@ def together(parts: Sequence[TcpInfo]) -> TcpInfo:
     of the first and the fastest, and the mean round trip.
     """
     if not parts:
-        raise ValueError("parts: there is none")
+        raise FieldError("parts", "there is none")
     return TcpInfo(
         mss_bytes=parts[0].mss_bytes,
         in_flight_segments=sum(part.in_flight_segments for part in parts),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bicoastal.emulation.ground.processors import Processors
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.topology import Topology
 
 MIDDLE = ""  # the middle namespace; no site can be called that
@@ -27,7 +28,7 @@ class CoastOptions:
 
     congestion_control: what every connection uses, whatever it asks for itself (it goes by route, since the kernel
     lets a namespace choose its default from some algorithms only); None leaves it to sockets and the kernel's default.
-    slow_start_after_idle: as RFC 5681 §4.1 has it, or not. Raises ValueError naming the field.
+    slow_start_after_idle: as RFC 5681 §4.1 has it, or not. Raises FieldError.
     """
 
     congestion_control: str | None = None
@@ -36,7 +37,7 @@ class CoastOptions:
     def __post_init__(self) -> None:
         """Check the name."""
         if self.congestion_control is not None and not re.fullmatch(r"[a-z0-9_]+", self.congestion_control):
-            raise ValueError(f"congestion_control: {self.congestion_control!r} is not the name of one")
+            raise FieldError("congestion_control", f"{self.congestion_control!r} is not the name of one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +208,7 @@ def plan_wiring(
     the middle. None leaves the cables' ends in the middle to a relay. Raises ValueError for too many paths.
     """
     if len(topology.paths) > MOST_PATHS:
-        raise ValueError(f"paths: there are more than {MOST_PATHS}")
+        raise FieldError("paths", f"there are more than {MOST_PATHS}")
     ports: list[Port] = []
     segments: dict[str, tuple[Segment, ...]] = {}
     for index, path in enumerate(topology.paths.values()):

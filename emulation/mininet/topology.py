@@ -21,6 +21,7 @@ from mininet.topo import Topo
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ground.wiring import OFFLOADS, CoastOptions, Wiring, plan_wiring
 from bicoastal.emulation.real import netem
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
@@ -116,7 +117,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
     ) -> None:
         """Add nodes and links."""
         if not 1 <= hosts <= MOST_HOSTS:
-            raise ValueError(f"hosts: {hosts} is not between 1 and {MOST_HOSTS}")
+            raise FieldError("hosts", f"{hosts} is not between 1 and {MOST_HOSTS}")
         wiring = wiring or plan(default_topology(planes, rate), tag="wan")
         self.names = host_names(wiring.sites)
         for site, name in self.names.items():

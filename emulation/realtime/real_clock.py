@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bicoastal.emulation.clock import Clock
 from bicoastal.emulation.realtime.lateness import LatenessHistogram
+from bicoastal.wan.checks import FieldError
 
 Ready = Callable[[float], None]
 
@@ -44,7 +45,7 @@ class RealClock(Clock):
 
     def _watch(self, watched: dict[int, Ready], descriptor: int, ready: Ready | None) -> None:
         if not 0 <= descriptor <= self.LARGEST_DESCRIPTOR:
-            raise ValueError(f"descriptor: {descriptor} is beyond {self.LARGEST_DESCRIPTOR}, the last for select")
+            raise FieldError("descriptor", f"{descriptor} is beyond {self.LARGEST_DESCRIPTOR}, the last for select")
         if ready is None:
             watched.pop(descriptor, None)
         else:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from bicoastal.emulation.links.corruption import flip_bit
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 
 ETHERNET_BYTES = 14  # destination, source, type
 _TOS = ETHERNET_BYTES + 1
@@ -65,7 +65,7 @@ class TcpBursts:
     """Bursts of TCP connections to or from `port`: the stream is cut into bursts of the given sizes, over and over.
 
     burst_bytes: sizes of the bursts, in their order. back_bytes: those from the path's last site, empty for the same.
-    lead_bytes: what goes ahead of the first burst of a connection. Raises ValueError naming the field.
+    lead_bytes: what goes ahead of the first burst of a connection. Raises FieldError.
     """
 
     port: int
@@ -77,7 +77,7 @@ class TcpBursts:
         """Check the numbers."""
         check_whole("port", self.port, 1)
         if not self.burst_bytes:
-            raise ValueError("burst_bytes: there is none")
+            raise FieldError("burst_bytes", "there is none")
         for name in ("burst_bytes", "back_bytes"):
             for size in getattr(self, name):
                 check_whole(name, size, 1)

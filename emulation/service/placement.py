@@ -13,6 +13,7 @@ from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.streams import stream
 from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.base import Machine, ServiceContext, ServicePlacement
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.topology import Topology
 
 
@@ -72,8 +73,8 @@ def place_services(
         for flow in flows:
             delays_s.append(topology.least_delay_s(flow.source, placement.site))
             if delays_s[-1] == float("inf"):
-                raise ValueError(
-                    f"links: none lead from {flow.source} to {placement.site}, where {placement.name} stands"
+                raise FieldError(
+                    "links", f"none lead from {flow.source} to {placement.site}, where {placement.name} stands"
                 )
         placed.append(
             PlacedService(

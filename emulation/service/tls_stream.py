@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bicoastal.emulation.realtime.real_clock import RealClock
+from bicoastal.wan.checks import FieldError
 
 LARGEST_MESSAGE_BYTES = 1 << 17
 _LENGTH = struct.Struct("!I")
@@ -62,8 +63,8 @@ class TlsStream:
     def send(self, message: bytes) -> None:
         """Send a message. Raises ValueError when it is too long, or the stream is not open."""
         if not self.is_open or len(message) > LARGEST_MESSAGE_BYTES:
-            raise ValueError(
-                f"message: {len(message)} octets for a stream that takes {LARGEST_MESSAGE_BYTES} when open"
+            raise FieldError(
+                "message", f"{len(message)} octets for a stream that takes {LARGEST_MESSAGE_BYTES} when open"
             )
         self._tls.write(_LENGTH.pack(len(message)) + message)
         self._flush(self._clock.now())

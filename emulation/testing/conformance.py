@@ -18,6 +18,7 @@ from bicoastal.emulation.testing.promises import broken_promises
 from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import UnknownTransportError
 from bicoastal.wan.allreduce import AllReduceSpec, Pattern
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
@@ -89,9 +90,9 @@ def check_backend(
     where another is given; what is declined stands in the report. Raises ValueError for numbers out of range.
     """
     if tolerance_s is not None and not tolerance_s >= 0:
-        raise ValueError(f"tolerance_s: {tolerance_s} is negative")
+        raise FieldError("tolerance_s", f"{tolerance_s} is negative")
     if not time_limit_s > 0:
-        raise ValueError(f"time_limit_s: {time_limit_s} is not positive")
+        raise FieldError("time_limit_s", f"{time_limit_s} is not positive")
     return _Suite(backend, transport, tolerance_s, time_limit_s).report()
 
 

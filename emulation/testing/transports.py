@@ -13,6 +13,7 @@ from typing import NamedTuple
 from bicoastal.transports.base import Counters, Datagram, Encodable, Endpoint, EndpointContext
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.checks import FieldError
 
 PLAIN_NAME = f"{__name__}:PLAIN"
 MUTE_NAME = f"{__name__}:MUTE"
@@ -87,7 +88,7 @@ class _Plain(Endpoint):
 
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         if not 0 <= message_id < 1 << 64:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
         view = memoryview(data)
         for offset in range(0, max(len(view), 1), self._room_bytes):
             piece = view[offset : offset + self._room_bytes]
