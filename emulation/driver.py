@@ -66,9 +66,9 @@ class Port:
         "_departing",
         "_driver",
         "_events",
-        "_heard",
         "_idle_timers",
         "_instant_timers",
+        "_received_since_timer",
         "_timers",
         "machine",
         "name",
@@ -90,7 +90,7 @@ class Port:
             deque
         )  # per path: depart_at never decreases along one
         self._armed_at = float("inf")
-        self._heard = False  # anything since the last timer
+        self._received_since_timer = False  # anything since the last timer
         self._events = _Allowance(EVENT_LIMIT, 0.0)
         self._instant_timers = _Allowance(SPIN_LIMIT, 0.0)
         self._timers = _Allowance(*TIMER_LIMIT)
@@ -98,7 +98,7 @@ class Port:
 
     def receive(self, datagram: Datagram, now: float) -> None:
         """Hand an arriving datagram to the machine, and do what follows from it."""
-        self._heard = True
+        self._received_since_timer = True
         self.machine.receive_datagram(datagram, now)
         self.pump(now)
 
@@ -109,7 +109,7 @@ class Port:
         """
         machine = self.machine
         datagrams = machine.datagrams_to_send(now)
-        spoke = bool(datagrams)
+        produced = bool(datagrams)
         for datagram in datagrams:
             if datagram.depart_at > now:
                 queue = self._departing[datagram.path_id]
@@ -117,7 +117,7 @@ class Port:
             else:
                 self.routes[datagram.path_id](datagram, now)
         while (event := machine.next_event()) is not None:
-            spoke = True
+            produced = True
             if self._events.exceeded(now):
                 raise SpinningError(f"{self.name} had {EVENT_LIMIT} events without letting time pass, at {now:.9f} s")
             self.on_event(self, event, now)
@@ -125,7 +125,7 @@ class Port:
         if timer is not None and timer < self._armed_at:
             self._armed_at = timer
             self._driver.at(timer, TIMER, self._fire, timer)
-        return spoke
+        return produced
 
     def _release(self, datagram: Datagram, now: float) -> None:
         self.routes[datagram.path_id](datagram, now)
@@ -137,13 +137,13 @@ class Port:
         timer = self.machine.get_timer()
         if timer is None:
             return
-        spoke = False
+        produced = False
         if timer > now:  # it was put off after it had been armed; most are
             self._armed_at = timer
             self._driver.at(timer, TIMER, self._fire, timer)
         else:
             self.machine.handle_timer(now)
-            spoke = self.pump(now)
+            produced = self.pump(now)
         if self._instant_timers.exceeded(now):
             raise SpinningError(
                 f"{self.name} set its timer {SPIN_LIMIT} times without letting time pass, at {now:.9f} s"
@@ -151,12 +151,12 @@ class Port:
         if self._timers.exceeded(now):
             most, within_s = TIMER_LIMIT
             raise SpinningError(f"{self.name} set its timer {most} times within {within_s:g} s, at {now:.9f} s")
-        if not spoke and not self._heard and self._idle_timers.exceeded(now):
+        if not produced and not self._received_since_timer and self._idle_timers.exceeded(now):
             most, within_s = IDLE_TIMER_LIMIT
             raise SpinningError(
                 f"{self.name} set its timer {most} times for nothing within {within_s:g} s, at {now:.9f} s"
             )
-        self._heard = False
+        self._received_since_timer = False
 
 
 class Driver:

@@ -45,7 +45,7 @@ class KernelTcpEnd(FlowEnd):
         self._remote = (end.peer_address, context.port)
         self.header_bytes = TCP_HEADERS_BYTES + context.added_bytes(context.flow.paths[0])
         self._past = Tally()  # of connections that were closed
-        self._strangers = 0
+        self._rejected_connections = 0
         self._connection: socket.socket | None = None
         self._sender: _Sender | None = None
         self._listener: socket.socket | None = None
@@ -134,7 +134,7 @@ class KernelTcpEnd(FlowEnd):
         except BlockingIOError:
             return
         if peer[0] != self._remote[0]:
-            self._strangers += 1
+            self._rejected_connections += 1
             connection.close()
             return
         connection.setblocking(False)
@@ -145,15 +145,15 @@ class KernelTcpEnd(FlowEnd):
         self.retire()
         self._connection = connection
 
-    def turned_away(self) -> None:
+    def rejected_connection(self) -> None:
         """A connection did not show the token."""
-        self._strangers += 1
+        self._rejected_connections += 1
 
     def retire(self) -> None:
         """Close the present connection, and keep what it has counted."""
         if self._connection is not None:
             self._past = self.tally()
-            self._strangers = 0
+            self._rejected_connections = 0
             self._drop()
 
     def _drop(self) -> None:
@@ -183,13 +183,13 @@ class KernelTcpEnd(FlowEnd):
         """Return what the kernel has counted; packets are segments with payload, repairs its retransmissions."""
         info = self.info()
         if info is None:
-            return self._past + Tally(counters=Counters(rejected=self._strangers))
+            return self._past + Tally(counters=Counters(rejected=self._rejected_connections))
         counters = Counters(
             packets=info.data_segments_sent,
             repairs=info.retransmissions,
             timeouts=info.timeouts,
             spurious=info.spurious,
-            rejected=self._strangers,
+            rejected=self._rejected_connections,
         )
         wire_bytes = info.bytes_sent + info.segments_sent * self.header_bytes
         return self._past + Tally(wire_bytes=wire_bytes, counters=counters)
@@ -282,7 +282,7 @@ class _Receiver:
             return
         token, self._message_id, length = _HEADER.unpack(self._header)
         if token != self._end.context.token or length > _LARGEST_MESSAGE_BYTES:
-            self._end.turned_away()
+            self._end.rejected_connection()
             self._leave(keep=False)
             return
         if not self._greeted:

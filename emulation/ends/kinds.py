@@ -52,7 +52,7 @@ def _burst_rule(job: JobSpec, flow: Flow, path: Path, port: int) -> BurstRule:
         raise UnsupportedError(f"the bursts of {flow.transport.name} cannot be told from outside, path by path")
     sizes: dict[str, list[int]] = {path.sites[0]: [], path.sites[-1]: []}
     for message in job.allreduce.messages:
-        start, stop = stripe(message.payload_bytes, flow.lanes)[flow.index]
+        start, stop = stripe(message.payload_bytes, flow.capacities)[flow.index]
         if start < stop:
             sizes[message.source].append(stop - start + HEADER_BYTES)
     forth, back = map(tuple, sizes.values())

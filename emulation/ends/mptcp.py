@@ -14,7 +14,7 @@ from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ends.flow_end import EndContext
 from bicoastal.emulation.ends.kernel_options import run_ip
 from bicoastal.emulation.ends.kernel_tcp import KernelTcpEnd
-from bicoastal.emulation.ends.tcp_info import TcpInfo, parse_tcp_info, together
+from bicoastal.emulation.ends.tcp_info import TcpInfo, combined_info, parse_tcp_info
 from bicoastal.transports.registry import TransportSpec
 
 IPPROTO_MPTCP = 262
@@ -52,7 +52,7 @@ class MptcpEnd(KernelTcpEnd):
             raise OSError(number, os.strerror(number))
         _, count, _, step = _SUBFLOW_DATA.unpack_from(room)
         parts = [room.raw[_SUBFLOW_DATA.size + index * step :][:step] for index in range(count)]
-        return together([parse_tcp_info(part) for part in parts])
+        return combined_info([parse_tcp_info(part) for part in parts])
 
 
 @cache

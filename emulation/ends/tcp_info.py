@@ -67,7 +67,7 @@ def parse_tcp_info(octets: bytes) -> TcpInfo:
     )
 
 
-def together(parts: Sequence[TcpInfo]) -> TcpInfo:
+def combined_info(parts: Sequence[TcpInfo]) -> TcpInfo:
     """Return one for several subflows: sums of windows, counts and rates, the segments' size and the least round trip
     of the first and the fastest, and the mean round trip.
     """

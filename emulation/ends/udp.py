@@ -60,7 +60,7 @@ class UdpEnd(FlowEnd):
             raise UnsupportedError(f"{flow.transport.name} makes no endpoints")
         self._context = context
         self._token = context.token
-        self._strangers = 0
+        self._without_token = 0
         self._counted_bytes = counted_bytes(flow.transport)
         around_bytes = encapsulation_bytes(flow.transport)
         views = path_views(context.topology, flow.paths, encapsulation_bytes=around_bytes)
@@ -135,7 +135,7 @@ class UdpEnd(FlowEnd):
             except ConnectionRefusedError:  # nobody listened to what was sent; the machine will notice
                 continue
             if octets[:TOKEN_BYTES] != token:
-                self._strangers += 1
+                self._without_token += 1
                 continue
             payload = octets[TOKEN_BYTES:]
             port.receive(Datagram(path_id, payload, len(payload) + self._counted_bytes, now), now)
@@ -170,7 +170,7 @@ class UdpEnd(FlowEnd):
 
     def tally(self) -> Tally:
         """Return what the machine has counted; datagrams without the token are rejected ones."""
-        counters = self._machine.counters() + Counters(rejected=self._strangers)
+        counters = self._machine.counters() + Counters(rejected=self._without_token)
         return Tally(wire_bytes=self._port.wire_bytes, counters=counters)
 
     def sample(self, now: float) -> Sample:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from bicoastal.emulation.base import RunSpec
 from bicoastal.emulation.ends.kinds import coast_options
 from bicoastal.emulation.mininet.coasts import MininetCoasts
-from bicoastal.emulation.real.backend import Middle, RealPacketsBackend, Still
+from bicoastal.emulation.real.backend import KernelMiddle, Middle, RealPacketsBackend
 from bicoastal.emulation.traffic.flows import Flow
 
 
@@ -18,4 +18,6 @@ class MininetBackend(RealPacketsBackend):
 
     def make_middle(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> Middle:
         """Return the topology on Mininet. See `RealPacketsBackend.make_middle`."""
-        return Still(stack.enter_context(MininetCoasts(spec.topology, options=coast_options(flows), seed=spec.seed)))
+        return KernelMiddle(
+            stack.enter_context(MininetCoasts(spec.topology, options=coast_options(flows), seed=spec.seed))
+        )

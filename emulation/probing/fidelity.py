@@ -15,7 +15,7 @@ from bicoastal.emulation.closing import Closing
 from bicoastal.emulation.ground.coasts import Coasts
 from bicoastal.emulation.ground.namespaces import find_tool, require_tools
 from bicoastal.emulation.probing.judgement import binomial_tail, expect, wire_rate_factor
-from bicoastal.emulation.probing.trains import Flight, Line, arrival_rate, fly, quantile
+from bicoastal.emulation.probing.trains import Line, PacketTrain, arrival_rate, quantile, send_trains
 
 _PING_INTERVAL_S = 0.01
 _PING_BYTES = 84  # an IP packet with ping's 56 bytes of data: ping(8)
@@ -91,18 +91,18 @@ def measure_loaded(coasts: Coasts, path: str, *, load: float, duration_s: float,
             line = Line(coasts, path, back=False)
             try:
                 packets_per_s = load * slowest.rate_bps / wire_bits
-                flight = Flight(
+                train = PacketTrain(
                     line=line,
                     packet_bytes=packet_bytes,
                     count=round(duration_s * packets_per_s),
                     interval_s=1.0 / packets_per_s,
                     catches_up=load > 1.0,
                 )
-                fly([flight])
+                send_trains([train])
             finally:
                 line.close()
-            sent, lost = flight.count, flight.count - len(flight.arrived_s)
-            rate_bps = arrival_rate(flight, wire_bits, 8 * slowest.queue_limit_bytes)
+            sent, lost = train.count, train.count - len(train.arrived_s)
+            rate_bps = arrival_rate(train, wire_bits, 8 * slowest.queue_limit_bytes)
         mean_s, times_s = ping.result()
     return Loaded(
         load=load,

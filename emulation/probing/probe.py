@@ -21,7 +21,7 @@ from bicoastal.emulation.probing.judgement import (
     judge_rate,
     wire_rate_factor,
 )
-from bicoastal.emulation.probing.trains import Flight, Line, arrival_rate, fly, quantile, rate_between
+from bicoastal.emulation.probing.trains import Line, PacketTrain, arrival_rate, quantile, rate_between, send_trains
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import format_rate
 
@@ -71,10 +71,10 @@ def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: 
     tolerances = tolerances or Tolerances()
     topology = coasts.wiring.topology
     require_measurable(topology)
-    lines: list[_Line] = []
+    lines: list[_ExpectedLine] = []
     try:
         for path in topology.paths:
-            lines += [_Line(coasts, path, back=back) for back in (False, True)]
+            lines += [_ExpectedLine(coasts, path, back=back) for back in (False, True)]
         delays = _measure_delays(lines, tolerances)
         rates = [_measure_rate(topology, line, tolerances) for line in lines]
         losses = _count_losses(topology, lines, loss_time_s)
@@ -108,7 +108,7 @@ def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: 
     return ProbeResult(directions=tuple(found))
 
 
-class _Line(Line):
+class _ExpectedLine(Line):
     """A line, what it should be like, and the size of the IP packets of its train."""
 
     def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
@@ -142,7 +142,7 @@ def _train_bytes(topology: Topology, path: str, mtu_bytes: int) -> int:
     return max(_SMALL_BYTES, min(mtu_bytes, fitting))
 
 
-def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list[float]]:
+def _measure_delays(lines: Sequence[_ExpectedLine], tolerances: Tolerances) -> list[list[float]]:
     """Return the delays of the small datagrams that arrived on every line, sorted; infinity when none did."""
     found: dict[int, list[float]] = {}
     for _ in range(_ATTEMPTS):
@@ -153,18 +153,20 @@ def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list
         ]
         if not wanting:
             break
-        flights = [
-            Flight(line=lines[number], packet_bytes=_SMALL_BYTES, count=_DELAY_PACKETS, interval_s=_DELAY_INTERVAL_S)
+        trains = [
+            PacketTrain(
+                line=lines[number], packet_bytes=_SMALL_BYTES, count=_DELAY_PACKETS, interval_s=_DELAY_INTERVAL_S
+            )
             for number in wanting
         ]
-        fly(flights)
-        for number, flight in zip(wanting, flights, strict=True):
-            delays = [arrived_s - flight.sent_s[at] for at, arrived_s in flight.arrived_s.items()]
+        send_trains(trains)
+        for number, train in zip(wanting, trains, strict=True):
+            delays = [arrived_s - train.sent_s[at] for at, arrived_s in train.arrived_s.items()]
             found[number] = sorted(delays) or [inf]
     return [found[number] for number in range(len(lines))]
 
 
-def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tuple[float, float]:
+def _measure_rate(topology: Topology, line: _ExpectedLine, tolerances: Tolerances) -> tuple[float, float]:
     """Return at what rate a train arrived, and at what rate it was sent, in bits on the wire."""
     wire_bits = wire_rate_factor(topology, line.path, line.train_bytes) * line.train_bytes
     link_bps = topology.path_rate_bps(line.path)
@@ -173,23 +175,23 @@ def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tu
     measured: list[tuple[float, float]] = []
     for _ in range(_ATTEMPTS):
         count = min(most, max(fewest, round(_TRAIN_S * link_bps / wire_bits)))
-        flight = Flight(
+        train = PacketTrain(
             line=line,
             packet_bytes=line.train_bytes,
             count=count,
             interval_s=wire_bits / (link_bps * _EXCESS),
             catches_up=True,
         )
-        fly([flight])
-        measured.append((arrival_rate(flight, wire_bits, queue_bits), rate_between(count, flight.sent_s, wire_bits)))
+        send_trains([train])
+        measured.append((arrival_rate(train, wire_bits, queue_bits), rate_between(count, train.sent_s, wire_bits)))
         if not judge_rate(line.expected, *measured[-1], tolerances):
             break
     return min(measured, key=lambda each: abs(each[0] - line.expected.rate_bps))
 
 
-def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> list[tuple[int, int]]:
+def _count_losses(topology: Topology, lines: Sequence[_ExpectedLine], time_s: float) -> list[tuple[int, int]]:
     """Return how many datagrams were sent on each line, and how many of them did not arrive."""
-    flights = []
+    trains: list[PacketTrain] = []
     for line in lines:
         slowest = topology.path_rate_bps(line.path)
         wire_bits = wire_rate_factor(topology, line.path, _SMALL_BYTES) * _SMALL_BYTES
@@ -197,6 +199,6 @@ def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> 
         most = max(1, round(time_s * packets_per_s))
         wanted = _LOSSES_WANTED / line.expected.loss if line.expected.loss else most
         count = min(most, max(_LOSS_PACKETS, round(wanted)))
-        flights.append(Flight(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
-    fly(flights)
-    return [(flight.count, flight.count - len(flight.arrived_s)) for flight in flights]
+        trains.append(PacketTrain(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
+    send_trains(trains)
+    return [(train.count, train.count - len(train.arrived_s)) for train in trains]

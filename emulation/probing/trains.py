@@ -1,4 +1,4 @@
-"""Flights of datagrams over one direction of a path, both of whose ends are in this process: one clock stamps both.
+"""Trains of datagrams over one direction of a path, both of whose ends are in this process: one clock stamps both.
 
 What arrives is stamped by the kernel, so that a busy process tells the link's delay and not its own.
 """
@@ -16,7 +16,7 @@ from bicoastal.emulation.ground.coasts import Coasts
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _TIMESPEC = struct.Struct("@ll")
-_HEAD = struct.Struct("!QI")  # a token that tells this flight from others, and the datagram's number
+_HEAD = struct.Struct("!QI")  # a token that tells this train from others, and the datagram's number
 _HEADERS_BYTES = 28  # IPv4 and UDP
 _BUFFER_BYTES = 64 << 20
 _AT_ONCE = 4  # datagrams that a sender which is late may send before it looks at what has arrived
@@ -57,7 +57,7 @@ class Line:
 
 
 @dataclass(slots=True, kw_only=True)
-class Flight:
+class PacketTrain:
     """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number.
 
     catches_up: a sender that was held up makes up for it, whatever the queue says to that.
@@ -85,7 +85,7 @@ class Flight:
         self.line.sender.send(_HEAD.pack(self.token, number) + filling)
 
     def collect(self) -> None:
-        """Take what has arrived, as the kernel stamped it; what belongs to other flights is dropped."""
+        """Take what has arrived, as the kernel stamped it; what belongs to other trains is dropped."""
         offset_s = time.time() - time.monotonic()
         while True:
             try:
@@ -98,37 +98,37 @@ class Flight:
                 self.arrived_s.setdefault(number, seconds + nanoseconds * 1e-9 - offset_s)
 
 
-def fly(flights: Sequence[Flight]) -> None:
-    """Send all flights side by side, each at its own pace; then wait until all that will arrive has arrived.
+def send_trains(trains: Sequence[PacketTrain]) -> None:
+    """Send all trains side by side, each at its own pace; then wait until all that will arrive has arrived.
 
-    A flight that does not catch up sends only a few at once when it is late: what a queue would drop is no link's loss.
+    A train that does not catch up sends only a few at once when it is late: what a queue would drop is no link's loss.
     """
-    filling = [bytes(flight.packet_bytes - _HEADERS_BYTES - _HEAD.size) for flight in flights]
-    for flight in flights:
-        flight.began_s = time.monotonic()
+    filling = [bytes(train.packet_bytes - _HEADERS_BYTES - _HEAD.size) for train in trains]
+    for train in trains:
+        train.began_s = time.monotonic()
     under_way = True
     while under_way:
         under_way = False
         next_s = inf
-        for flight, filled in zip(flights, filling, strict=True):
+        for train, filled in zip(trains, filling, strict=True):
             for _ in range(_AT_ONCE):
-                if len(flight.sent_s) == flight.count or flight.due_s > time.monotonic():
+                if len(train.sent_s) == train.count or train.due_s > time.monotonic():
                     break
-                flight.send(filled)
-            if len(flight.sent_s) < flight.count:
+                train.send(filled)
+            if len(train.sent_s) < train.count:
                 under_way = True
-                if not flight.catches_up:
-                    latest_s = flight.due_s + _AT_ONCE * flight.interval_s
-                    flight.began_s += max(0.0, time.monotonic() - latest_s)
-                next_s = min(next_s, flight.due_s)
+                if not train.catches_up:
+                    latest_s = train.due_s + _AT_ONCE * train.interval_s
+                    train.began_s += max(0.0, time.monotonic() - latest_s)
+                next_s = min(next_s, train.due_s)
         if under_way:
-            _collect_until(flights, next_s)
-    _collect_until(flights, time.monotonic() + max(flight.line.settling_s for flight in flights))
+            _collect_until(trains, next_s)
+    _collect_until(trains, time.monotonic() + max(train.line.settling_s for train in trains))
 
 
-def _collect_until(flights: Sequence[Flight], until_s: float) -> None:
+def _collect_until(trains: Sequence[PacketTrain], until_s: float) -> None:
     """Take what arrives until then: an ordinary user's buffers hold less than what is on its way."""
-    by_receiver = {flight.line.receiver: flight for flight in flights}
+    by_receiver = {train.line.receiver: train for train in trains}
     left_s = until_s - time.monotonic()
     while True:
         ready, _, _ = select.select(list(by_receiver), (), (), max(0.0, left_s))
@@ -144,31 +144,31 @@ def rate_between(count: int, times_s: Sequence[float], bits: float, *, idle_s: f
     return (count - 1) * bits / (times_s[-1] - times_s[0] - idle_s) if count > 1 else 0.0
 
 
-def arrival_rate(flight: Flight, wire_bits: float, queue_bits: float) -> float:
-    """Return the rate at which a flight arrived while there was something to send.
+def arrival_rate(train: PacketTrain, wire_bits: float, queue_bits: float) -> float:
+    """Return the rate at which a train arrived while there was something to send.
 
     A busy machine may hold the sender up for longer than a queue lasts, which is not the link's fault. How long the
     queue lasted depends on the rate again: begin with no idle time, which is too slow if anything, and go up.
     """
-    arrivals = sorted(flight.arrived_s.values())
+    arrivals = sorted(train.arrived_s.values())
     rate_bps = rate_between(len(arrivals), arrivals, wire_bits)
     for _ in range(_REFINEMENTS if rate_bps else 0):
-        idle_s = idle_time_s(flight, wire_bits / rate_bps, queue_bits / rate_bps)
+        idle_s = idle_time_s(train, wire_bits / rate_bps, queue_bits / rate_bps)
         rate_bps = rate_between(len(arrivals), arrivals, wire_bits, idle_s=idle_s)
     return rate_bps
 
 
-def idle_time_s(flight: Flight, transmission_s: float, queue_s: float) -> float:
+def idle_time_s(train: PacketTrain, transmission_s: float, queue_s: float) -> float:
     """Return for how long a link that takes `transmission_s` for a packet had none, because the sender was held up.
 
     queue_s: the longest that a packet can have waited. Told from when the packets that arrived had been sent; pauses of
     less than two intervals do not count.
     """
     idle_s = free_s = 0.0
-    arrived = sorted(flight.arrived_s)
+    arrived = sorted(train.arrived_s)
     for number in arrived:
-        sent_s = flight.sent_s[number]
-        if number != arrived[0] and sent_s - flight.sent_s[number - 1] > 2 * flight.interval_s:
+        sent_s = train.sent_s[number]
+        if number != arrived[0] and sent_s - train.sent_s[number - 1] > 2 * train.interval_s:
             idle_s += max(0.0, sent_s - free_s)
         free_s = min(max(free_s, sent_s), sent_s + queue_s) + transmission_s
     return idle_s

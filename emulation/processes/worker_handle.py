@@ -13,7 +13,7 @@ from bicoastal.emulation.processes.channel import Channel, ChannelClosedError
 from bicoastal.emulation.processes.wire_format import WireFormat, WireFormatError
 
 _PATIENCE_S = 60.0  # for a process that has to answer at once
-_LAST_BREATH_S = 2.0  # between a process's last word and its end
+_EXIT_TIME_S = 2.0  # between a process's last word and its end
 
 Order = TypeVar("Order")
 News = TypeVar("News")
@@ -91,14 +91,14 @@ class WorkerHandle(WorkerProcess[Order, News]):
         self.name = name
         super().__init__(ground, site, module, orders=orders, news=news)
 
-    def tell(self, order: Order) -> None:
+    def send(self, order: Order) -> None:
         """Give it an order."""
         try:
             self.channel.send(order)
         except ChannelClosedError as error:
             raise RunFailedError(f"{self.name} has died: {self.cause_of_death()}") from error
 
-    def hear(self, time_limit_s: float = _PATIENCE_S) -> News:
+    def receive(self, time_limit_s: float = _PATIENCE_S) -> News:
         """Return what it tells next."""
         try:
             return self.channel.receive(time_limit_s)
@@ -112,7 +112,7 @@ class WorkerHandle(WorkerProcess[Order, News]):
     def cause_of_death(self) -> str:
         """Return how a process has ended that has closed its end of the channel."""
         try:
-            status = self._process.wait(_LAST_BREATH_S)
+            status = self._process.wait(_EXIT_TIME_S)
         except subprocess.TimeoutExpired:
             return "it has closed its end"
         if status >= 0:

@@ -71,9 +71,9 @@ class RealPacketsBackend(Backend):
                 Coordinator(
                     spec,
                     flows,
-                    _Ground(middle.coasts),
+                    _CoastsForCoordinator(middle.coasts),
                     processors=middle.coasts.wiring.processors.coasts,
-                    marks_bursts=speaks_of_bursts(spec.topology),
+                    marks_bursts=depends_on_bursts(spec.topology),
                     on_begin=middle.begin_iteration,
                 )
             )
@@ -97,12 +97,12 @@ class Middle(ABC):
         """Take note of when an iteration of the first job begins."""
 
     @abstractmethod
-    def finish(self) -> "Passage":
+    def finish(self) -> "MiddleRecord":
         """Return what the middle did since `start`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class MiddleRecord:
     """What the middle did, and what makes the figures doubtful."""
 
     links: tuple[LinkRecord, ...] = ()
@@ -110,7 +110,7 @@ class Passage:
     doubts: tuple[str, ...] = ()
 
 
-class Still(Middle):
+class KernelMiddle(Middle):
     """Queueing disciplines of the kernel's, which run already and count nothing that begins anew."""
 
     def __init__(self, coasts: Coasts) -> None:
@@ -122,19 +122,19 @@ class Still(Middle):
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
         """There are no events: `netem.stage_counts` refuses links that have some."""
 
-    def finish(self) -> "Passage":
+    def finish(self) -> "MiddleRecord":
         """Return nothing but that."""
-        return Passage()
+        return MiddleRecord()
 
 
-def speaks_of_bursts(topology: Topology) -> bool:
+def depends_on_bursts(topology: Topology) -> bool:
     """Tell whether any link's loss depends on a packet's place in its burst."""
     return any(link.reads_bursts for link in topology.links.values())
 
 
-def _put_together(name: str, spec: RunSpec, conducted: Conducted, passage: Passage) -> RunRecord:
+def _put_together(name: str, spec: RunSpec, conducted: Conducted, record: MiddleRecord) -> RunRecord:
     """Return the record of a run; what makes it doubtful as a whole makes every iteration so."""
-    doubts = (*passage.doubts, *conducted.doubts)
+    doubts = (*record.doubts, *conducted.doubts)
     iterations = tuple(_doubted(row, doubts) for row in conducted.iterations)
     failed = conducted.failure or next((row.reason for row in iterations if row.status == "failed"), "")
     degraded = "; ".join(doubts) or next((row.reason for row in iterations if row.status == "degraded"), "")
@@ -150,9 +150,9 @@ def _put_together(name: str, spec: RunSpec, conducted: Conducted, passage: Passa
         iterations=iterations,
         flows=conducted.flows,
         summaries=conducted.summaries,
-        links=passage.links,
+        links=record.links,
         samples=conducted.samples,
-        queues=passage.queues,
+        queues=record.queues,
         notices=conducted.notices,
     )
 
@@ -163,7 +163,7 @@ def _doubted(row: IterationRecord, doubts: Sequence[str]) -> IterationRecord:
     return replace(row, status="degraded", reason="; ".join(filter(None, (row.reason, *doubts))))
 
 
-class _Ground:
+class _CoastsForCoordinator:
     """The coasts as the coordinator sees them."""
 
     def __init__(self, coasts: Coasts) -> None:

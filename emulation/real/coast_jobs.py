@@ -25,7 +25,7 @@ from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.events import Buffer
 
 
-class Ground(NamedTuple):
+class CoastContext(NamedTuple):
     """What a coast's runs stand on: the loop, and the way to tell the coordinator."""
 
     driver: Driver
@@ -36,12 +36,12 @@ class CoastJob:
     """A job as one coast sees it. flows: all of the job's; ends: those of them that are here, by flow."""
 
     def __init__(
-        self, spec: JobSpec, site: str, flows: Sequence[Flow], ends: Mapping[str, FlowEnd], ground: Ground
+        self, spec: JobSpec, site: str, flows: Sequence[Flow], ends: Mapping[str, FlowEnd], context: CoastContext
     ) -> None:
         self.spec = spec
         self.active = False
         self._ends = ends
-        self._driver, self._tell = ground
+        self._driver, self._tell = context
         self._session = CoastSession(
             spec.allreduce,
             site,
@@ -131,12 +131,12 @@ class CoastBackground:
     """Other traffic as one coast sees it: it sends, or it receives. ends: those of its flows that are here."""
 
     def __init__(
-        self, spec: BackgroundSpec, ends: Mapping[str, FlowEnd], octets: BackgroundOctets, ground: Ground
+        self, spec: BackgroundSpec, ends: Mapping[str, FlowEnd], octets: BackgroundOctets, context: CoastContext
     ) -> None:
         self.spec = spec
         self._ends = ends
         self._octets = octets
-        self._driver, self._tell = ground
+        self._driver, self._tell = context
         self._arrived = dict.fromkeys(ends, 0)
 
     def send(self, number: int, begins_s: float) -> None:

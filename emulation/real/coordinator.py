@@ -101,7 +101,7 @@ class Coordinator(Closing):
             for site in sites:
                 self._coasts[site] = CoastHandle(ground, site)
             for site, coast in self._coasts.items():
-                coast.tell(
+                coast.send(
                     CoastPlan(
                         spec=spec,
                         site=site,
@@ -115,7 +115,7 @@ class Coordinator(Closing):
                     )
                 )
             for coast in self._coasts.values():
-                require_ready(coast.name, coast.hear())
+                require_ready(coast.name, coast.receive())
         except BaseException:
             self.close()
             raise
@@ -138,7 +138,7 @@ class Coordinator(Closing):
         self._conducts: tuple[JobConduct | BackgroundConduct, ...] = (*self._jobs, *self._background)
 
     def _tell(self, site: str, order: Order) -> None:
-        self._coasts[site].tell(order)
+        self._coasts[site].send(order)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -160,9 +160,9 @@ class Coordinator(Closing):
         self._epoch_s = epoch_s
         self._services.connect(epoch_s)
         for coast in self._coasts.values():
-            coast.tell(Connect(epoch_s=epoch_s))
+            coast.send(Connect(epoch_s=epoch_s))
         with ExitStack() as stack:
-            ears = _Ears(self._coasts.values(), self._services, depends_on, stack)
+            waiter = _NewsWaiter(self._coasts.values(), self._services, depends_on, stack)
             while not self._failure and not all(job.done for job in self._jobs):
                 now = self.now
                 for conduct in self._conducts:
@@ -175,9 +175,9 @@ class Coordinator(Closing):
                 self._failure = self._first_failure()
                 if self._failure:
                     break
-                for coast in ears.wait(self._until_due(now), now):
-                    self._take(coast.site, coast.hear())
-            return self._conclude(ears)
+                for coast in waiter.wait(self._until_due(now), now):
+                    self._take(coast.site, coast.receive())
+            return self._conclude(waiter)
 
     @property
     def now(self) -> float:
@@ -237,7 +237,7 @@ class Coordinator(Closing):
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _conclude(self, ears: "_Ears") -> Conducted:
+    def _conclude(self, waiter: "_NewsWaiter") -> Conducted:
         """Close what is open, on all coasts before any of them ends; then collect the rest."""
         self._failure = self._first_failure()
         for job in self._jobs:
@@ -248,13 +248,13 @@ class Coordinator(Closing):
                 if job.due_s <= now:
                     job.on_time(now)
                     raise RunFailedError(job.failure)
-            for coast in ears.wait(min(job.due_s for job in self._jobs) - now, now):
-                self._take_late(coast.site, coast.hear())
+            for coast in waiter.wait(min(job.due_s for job in self._jobs) - now, now):
+                self._take_late(coast.site, coast.receive())
         finished: dict[str, Finished] = {}
         for coast in self._coasts.values():
-            coast.tell(Finish())
+            coast.send(Finish())
             while coast.site not in finished:
-                news = coast.hear()
+                news = coast.receive()
                 if isinstance(news, Finished):
                     finished[coast.site] = news
                 else:
@@ -288,7 +288,7 @@ class Coordinator(Closing):
         self._services.close()
 
 
-class _Ears:
+class _NewsWaiter:
     """Waits for what coasts tell, and lets services be heard. depends_on: processes whose end is the end of the run."""
 
     def __init__(
@@ -300,10 +300,10 @@ class _Ears:
     ) -> None:
         self._coasts = {coast.channel.fileno(): coast for coast in coasts}
         self._services = services
-        self._foundations: list[int] = []
+        self._required: list[int] = []
         for pid in depends_on:
-            self._foundations.append(os.pidfd_open(pid))
-            stack.callback(os.close, self._foundations[-1])
+            self._required.append(os.pidfd_open(pid))
+            stack.callback(os.close, self._required[-1])
 
     def wait(self, time_s: float, now: float) -> list[CoastHandle]:
         """Return which coasts have something to tell, after `time_s` at the latest, and a second at most.
@@ -312,14 +312,14 @@ class _Ears:
         """
         services = self._services.descriptors  # others when one has been started again
         readable = select.poll()
-        for descriptor in (*self._coasts, *self._foundations, *services):
+        for descriptor in (*self._coasts, *self._required, *services):
             readable.register(descriptor, select.POLLIN)
         ready = [descriptor for descriptor, _ in readable.poll(1e3 * min(max(time_s, 0.0), 1.0))]
-        if any(descriptor in self._foundations for descriptor in ready):
+        if any(descriptor in self._required for descriptor in ready):
             raise RunFailedError("the relay between the coasts has died")
         for descriptor in ready:
             if descriptor in services:
-                self._services.hear(services[descriptor], now)
+                self._services.receive(services[descriptor], now)
         return [self._coasts[descriptor] for descriptor in ready if descriptor in self._coasts]
 
 

@@ -31,7 +31,7 @@ from bicoastal.emulation.processes.coordination import (
     Verify,
 )
 from bicoastal.emulation.processes.worker import work
-from bicoastal.emulation.real.coast_jobs import CoastBackground, CoastJob, Ground
+from bicoastal.emulation.real.coast_jobs import CoastBackground, CoastContext, CoastJob
 from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.records import FlowSample, NoticeRecord
 from bicoastal.emulation.service.link import ServiceLink
@@ -81,7 +81,7 @@ class CoastProcess:
         self._owners: dict[str, CoastJob | CoastBackground] = {}
         self._jobs: dict[str, CoastJob] = {}
         self._background: dict[str, CoastBackground] = {}
-        ground = Ground(self._driver, self._tell)
+        context = CoastContext(self._driver, self._tell)
         for part in plan.spec.traffic:
             own = [flow for flow in flows if flow.owner == part.name]
             ends = {flow.name: self._ends[flow.name] for flow in own if flow.name in self._ends}
@@ -89,9 +89,9 @@ class CoastProcess:
                 continue
             run: CoastJob | CoastBackground
             if isinstance(part, JobSpec):
-                run = self._jobs[part.name] = CoastJob(part, plan.site, own, ends, ground)
+                run = self._jobs[part.name] = CoastJob(part, plan.site, own, ends, context)
             else:
-                run = self._background[part.name] = CoastBackground(part, ends, BackgroundOctets(part, own), ground)
+                run = self._background[part.name] = CoastBackground(part, ends, BackgroundOctets(part, own), context)
             self._owners |= dict.fromkeys(ends, run)
 
     def _make_end(self, flow: Flow, port: int) -> FlowEnd:

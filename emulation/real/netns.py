@@ -12,7 +12,7 @@ from bicoastal.emulation.base import RunSpec
 from bicoastal.emulation.ends.kinds import burst_rules, coast_options
 from bicoastal.emulation.ground.namespaces import TwoCoasts
 from bicoastal.emulation.real import netem
-from bicoastal.emulation.real.backend import Middle, Passage, RealPacketsBackend, Still, speaks_of_bursts
+from bicoastal.emulation.real.backend import KernelMiddle, Middle, MiddleRecord, RealPacketsBackend, depends_on_bursts
 from bicoastal.emulation.relay.process import Relays
 from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.registry import Registry
@@ -43,7 +43,7 @@ class _Relayed(Middle):
 
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
         self._spec = spec
-        self._bursts = burst_rules(spec, flows) if speaks_of_bursts(spec.topology) else {}
+        self._bursts = burst_rules(spec, flows) if depends_on_bursts(spec.topology) else {}
         self.coasts = stack.enter_context(TwoCoasts(spec.topology, options=coast_options(flows)))
         self._relays = stack.enter_context(Relays(self.coasts, seed=spec.seed, calm=True))
         self.pids = self._relays.pids
@@ -59,12 +59,12 @@ class _Relayed(Middle):
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
         self._relays.begin_iteration(iteration, begins_s)
 
-    def finish(self) -> Passage:
+    def finish(self) -> MiddleRecord:
         report = self._relays.report(stop=True)
-        return Passage(links=report.links, queues=report.queues, doubts=report.troubles())
+        return MiddleRecord(links=report.links, queues=report.queues, doubts=report.troubles())
 
 
-class _Netem(Still):
+class _Netem(KernelMiddle):
     """The kernel's netem, where it can say what the links ask for."""
 
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:

@@ -63,18 +63,18 @@ class _Host:
             news=SERVICE_NEWS,
         )
         try:
-            handle.tell(self.plan)
+            handle.send(self.plan)
         except BaseException:
             handle.close()
             raise
         return handle
 
     def await_readiness(self) -> None:
-        require_ready(self.name, self.handle.hear())
+        require_ready(self.name, self.handle.receive())
 
     def connect(self, epoch_s: float) -> None:
         """Zero is at `epoch_s`."""
-        self.handle.tell(Connect(epoch_s=epoch_s))
+        self.handle.send(Connect(epoch_s=epoch_s))
         self.runs = True
 
     def start_again(self) -> None:
@@ -150,7 +150,7 @@ class ServiceHosts:
         for host in self._hosts:
             host.connect(epoch_s)
 
-    def hear(self, host: "_Host", now: float) -> None:
+    def receive(self, host: "_Host", now: float) -> None:
         """Take what a service tells; one that has died is replaced. Raises RunFailedError when that is of no use."""
         try:
             news = host.handle.channel.receive()
@@ -194,8 +194,8 @@ class ServiceHosts:
         """End all in good order; return what they have told. One that was still to take another's place never does."""
         for host in self._hosts:
             if host.runs:
-                host.handle.tell(Finish())
-                while not isinstance(news := host.handle.hear(), Finished):
+                host.handle.send(Finish())
+                while not isinstance(news := host.handle.receive(), Finished):
                     self._take(host, news)
         return tuple(self._notices)
 

@@ -23,7 +23,7 @@ from bicoastal.emulation.relay.protocol import (
     RelayPath,
     RelayPlan,
     RelayReport,
-    Report,
+    ReportRequest,
     Restart,
 )
 
@@ -61,7 +61,7 @@ class RelayProcess(WorkerProcess[Order, Answer]):
             raise RunFailedError(f"the relay is gone: {error}") from error
 
     def receive_report(self) -> RelayReport:
-        """Return its answer to a `Report`. Raises RunFailedError when there is none."""
+        """Return its answer to a `ReportRequest`. Raises RunFailedError when there is none."""
         answer = self._receive()
         if isinstance(answer, RelayReport):
             return answer
@@ -148,7 +148,7 @@ class Relays(Closing):
 
     def report(self, *, stop: bool = False) -> RelayReport:
         """Return what the relays did since they began; end them when `stop`. Raises RunFailedError when one is gone."""
-        self._each(lambda relay: relay.send(Report(stop=stop)))
+        self._each(lambda relay: relay.send(ReportRequest(stop=stop)))
         reports = [relay.receive_report() for relay in self._relays]
         if stop:
             self.close()

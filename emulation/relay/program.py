@@ -32,7 +32,7 @@ from bicoastal.emulation.relay.protocol import (
     Refusal,
     RelayPlan,
     RelayReport,
-    Report,
+    ReportRequest,
     Restart,
 )
 
@@ -155,7 +155,7 @@ class Relay:
                 self._begin(order)
             case BeginIteration():
                 self._model.begin_iteration(order.iteration, order.begins_s)
-            case Report():
+            case ReportRequest():
                 self._control.send(self._report())
                 self._stopping = order.stop
             case RelayPlan():

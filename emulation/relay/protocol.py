@@ -61,7 +61,7 @@ class BeginIteration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ReportRequest:
     """Ask for a `RelayReport`. stop: and end afterwards."""
 
     stop: bool = False
@@ -136,8 +136,8 @@ class RelayReport:
         return tuple(found)
 
 
-Order = RelayPlan | Restart | BeginIteration | Report
+Order = RelayPlan | Restart | BeginIteration | ReportRequest
 Answer = Ready | Refusal | RelayReport
 ORDERS = WireFormat[Order](Order)
-"""What a relay is told: a plan first, then the others. `Report` alone is answered, with a `RelayReport`."""
+"""What a relay is told: a plan first, then the others. `ReportRequest` alone is answered, with a `RelayReport`."""
 ANSWERS = WireFormat[Answer](Answer)

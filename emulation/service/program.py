@@ -42,7 +42,7 @@ from bicoastal.transports.events import Event, Failed, Notice
 from bicoastal.transports.registry import Registry
 
 HANDSHAKE_S = 5.0  # that a peer has to show who it is
-MOST_STRANGERS = 32  # at once, that have not shown it yet
+MOST_UNIDENTIFIED = 32  # at once, that have not shown it yet
 _BACKLOG = 16
 _LONGEST_WAIT_S = 0.5
 _PRIORITY = 1  # of real time, below the coasts'
@@ -69,9 +69,9 @@ class ServiceProcess:
         for number, port in enumerate(self._ports):
             port.routes = {peer: partial(self._transmit, number, peer) for peer in range(len(flows))}
         self._context = tls_context(plan.address.credentials, server=True)
-        self._strangers: set[_Visitor] = set()
-        self._coasts: dict[str, _Visitor] = {}
-        self._turned_away: dict[str, int] = {}  # by reason
+        self._unidentified: set[_PeerConnection] = set()
+        self._coasts: dict[str, _PeerConnection] = {}
+        self._refusals: dict[str, int] = {}  # by reason
         self._rejected = 0
         with suppress(FileNotFoundError):
             os.unlink(plan.address.socket)  # of the process before this one
@@ -99,7 +99,7 @@ class ServiceProcess:
     def _obey(self, now: float) -> None:
         match self._channel.receive():
             case Finish():
-                self._tell_of_strangers(now)
+                self._summarise_refusals(now)
                 self._channel.send(Finished(samples=(), notices=(), lateness=self._clock.lateness.summary()))
                 self._driver.stop()
                 self._driver.at(now, APPLICATION, _ignore, None)
@@ -117,8 +117,8 @@ class ServiceProcess:
     def close(self) -> None:
         """Close every socket."""
         self._listener.close()
-        for visitor in (*self._strangers, *self._coasts.values()):
-            visitor.close()
+        for connection in (*self._unidentified, *self._coasts.values()):
+            connection.close()
 
     # -- what services do ---------------------------------------------------------------------------------------------
 
@@ -145,19 +145,19 @@ class ServiceProcess:
             end, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        if len(self._strangers) >= MOST_STRANGERS:
+        if len(self._unidentified) >= MOST_UNIDENTIFIED:
             end.close()
-            self._turn_away("too many at once", now)
+            self._count_refusal("too many at once", now)
             return
-        visitor = _Visitor(self, end)
-        self._strangers.add(visitor)
-        visitor.start()
-        self._driver.at(now + HANDSHAKE_S, APPLICATION, self._lose_patience, visitor)
+        connection = _PeerConnection(self, end)
+        self._unidentified.add(connection)
+        connection.start()
+        self._driver.at(now + HANDSHAKE_S, APPLICATION, self._time_out_identification, connection)
 
-    def _lose_patience(self, visitor: "_Visitor", now: float) -> None:
-        if visitor in self._strangers:
-            visitor.close()
-            self.left(visitor, "it does not say who it is")
+    def _time_out_identification(self, connection: "_PeerConnection", now: float) -> None:
+        if connection in self._unidentified:
+            connection.close()
+            self.on_closed(connection, "it does not say who it is")
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -169,51 +169,51 @@ class ServiceProcess:
         """What watches sockets."""
         return self._clock
 
-    def introduced(self, visitor: "_Visitor", names: frozenset[str]) -> None:
-        """A visitor has shown a certificate of this run, which speaks for `names`."""
+    def identified(self, connection: "_PeerConnection", names: frozenset[str]) -> None:
+        """A connection has shown a certificate of this run, which speaks for `names`."""
         site = next((site for site in dict.fromkeys(self._sources) if site_identity(site) in names), None)
         if site is None:
-            visitor.close()
-            self.left(visitor, "its certificate speaks for no coast")
+            connection.close()
+            self.on_closed(connection, "its certificate speaks for no coast")
             return
-        self._strangers.discard(visitor)
-        visitor.site = site
+        self._unidentified.discard(connection)
+        connection.site = site
         before = self._coasts.pop(site, None)
         if before is not None:
             before.close()
-        self._coasts[site] = visitor
+        self._coasts[site] = connection
 
-    def left(self, visitor: "_Visitor", why: str) -> None:
-        """A visitor is gone."""
-        if visitor in self._strangers:
-            self._strangers.discard(visitor)
-            self._turn_away(why, self._clock.now())
-        elif self._coasts.get(visitor.site) is visitor:
-            del self._coasts[visitor.site]
+    def on_closed(self, connection: "_PeerConnection", why: str) -> None:
+        """A connection is gone."""
+        if connection in self._unidentified:
+            self._unidentified.discard(connection)
+            self._count_refusal(why, self._clock.now())
+        elif self._coasts.get(connection.site) is connection:
+            del self._coasts[connection.site]
 
-    def _turn_away(self, why: str, now: float) -> None:
-        self._turned_away[why] = self._turned_away.get(why, 0) + 1
-        if self._turned_away[why] == 1:
+    def _count_refusal(self, why: str, now: float) -> None:
+        self._refusals[why] = self._refusals.get(why, 0) + 1
+        if self._refusals[why] == 1:
             self._notice(self._name, "service-turned-away", f"a peer: {why}", now)
 
-    def _tell_of_strangers(self, now: float) -> None:
-        for why, count in self._turned_away.items():
+    def _summarise_refusals(self, now: float) -> None:
+        for why, count in self._refusals.items():
             self._notice(self._name, "service-turned-away", f"{count} in all: {why}", now)
         if self._rejected:
             self._notice(self._name, "service-rejected", f"{self._rejected} messages in all", now)
 
-    def heard(self, visitor: "_Visitor", octets: bytes, now: float) -> None:
+    def on_message(self, connection: "_PeerConnection", octets: bytes, now: float) -> None:
         """A coast has said something: let the service hear it when it is time."""
         try:
             message = ControlMessage.decode(octets)
             if message.service >= len(self._ports) or message.peer >= len(self._sources):
                 raise MalformedControlError(f"message: there is no service {message.service} for peer {message.peer}")
-            if self._sources[message.peer] != visitor.site:
-                raise MalformedControlError(f"message: {visitor.site} does not speak for peer {message.peer}")
+            if self._sources[message.peer] != connection.site:
+                raise MalformedControlError(f"message: {connection.site} does not speak for peer {message.peer}")
         except MalformedControlError as error:
             self._rejected += 1
             if self._rejected == 1:
-                self._notice(self._name, "service-rejected", f"from {visitor.site}: {error}", now)
+                self._notice(self._name, "service-rejected", f"from {connection.site}: {error}", now)
             return
         arrives_s = message.arrives_s(self._placed[message.service].delays_s[message.peer], now)
         if arrives_s is not None:
@@ -221,7 +221,7 @@ class ServiceProcess:
             self._driver.at(arrives_s, ARRIVAL, self._ports[message.service].receive, datagram)
 
 
-class _Visitor:
+class _PeerConnection:
     """Somebody at the other end of a stream. site: for which it speaks, "" until that is known."""
 
     def __init__(self, process: ServiceProcess, end: socket.socket) -> None:
@@ -232,16 +232,16 @@ class _Visitor:
             process.context,
             process.clock,
             server=True,
-            on_open=self._introduce,
-            on_message=partial(process.heard, self),
-            on_closed=partial(process.left, self),
+            on_open=self._on_open,
+            on_message=partial(process.on_message, self),
+            on_closed=partial(process.on_closed, self),
         )
 
     def start(self) -> None:
         self._stream.start()
 
-    def _introduce(self, certificate: Mapping[str, Any] | None) -> None:
-        self._process.introduced(self, identities(certificate))
+    def _on_open(self, certificate: Mapping[str, Any] | None) -> None:
+        self._process.identified(self, identities(certificate))
 
     def send(self, message: ControlMessage) -> None:
         if self._stream.is_open:

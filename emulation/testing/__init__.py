@@ -9,9 +9,9 @@ Each check runs one tiny spec and holds the record against what every world must
 
 from bicoastal.emulation.testing.conformance import (
     BackendConformanceError,
-    BackendReport,
+    BackendConformanceReport,
     BackendViolation,
     check_backend,
 )
 
-__all__ = ["BackendConformanceError", "BackendReport", "BackendViolation", "check_backend"]
+__all__ = ["BackendConformanceError", "BackendConformanceReport", "BackendViolation", "check_backend"]

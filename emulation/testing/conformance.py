@@ -42,7 +42,7 @@ class BackendViolation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackendReport:
+class BackendConformanceReport:
     """What was checked and what came of it. unsupported: the checks that this world declined, with its reasons."""
 
     backend: str
@@ -72,7 +72,7 @@ class BackendReport:
 
 def check_backend(
     backend: Backend, *, transport: TransportUse = PLAIN, tolerance_s: float | None = None, time_limit_s: float = 2.0
-) -> BackendReport:
+) -> BackendConformanceReport:
     """Run tiny specs in a world and hold what it records against what every world must promise.
 
     transport: what the runs that are to succeed use; the suite's own, a sans-io one, by default. A world of programs
@@ -146,7 +146,7 @@ class _Suite:
         self._time_limit_s = time_limit_s
         self._capabilities = backend.capabilities()
 
-    def report(self) -> BackendReport:
+    def report(self) -> BackendConformanceReport:
         """Run every check."""
         own = self._transport.name == transports.PLAIN_NAME
         checks: tuple[tuple[str, Check, bool], ...] = (  # name, check, whether it may be declined
@@ -176,7 +176,7 @@ class _Suite:
             except Exception as error:  # whatever it is, it is the finding
                 sentence = f"run raised {type(error).__name__}: {error}"
                 violations.append(BackendViolation(check=name, sentence=sentence))
-        return BackendReport(
+        return BackendConformanceReport(
             backend=self._capabilities.name,
             real_time=self._capabilities.real_time,
             checks=tuple(name for name, _, _ in checks),

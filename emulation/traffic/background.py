@@ -17,7 +17,7 @@ class BackgroundOctets:
 
     def __init__(self, spec: BackgroundSpec, flows: Sequence[Flow]) -> None:
         pattern = shake_256(spec.name.encode()).digest(_PERIOD_BYTES)
-        self._edges = {flow.name: stripe(spec.message_bytes, flow.lanes)[flow.index] for flow in flows}
+        self._edges = {flow.name: stripe(spec.message_bytes, flow.capacities)[flow.index] for flow in flows}
         longest = max(stop - start for start, stop in self._edges.values())
         self._octets = memoryview(pattern * (longest // _PERIOD_BYTES + 2))
 

@@ -24,7 +24,7 @@ class CoastSession:
         self._outgoing = outgoing
         self._incoming = {flow.name: flow for flow in incoming}
         self._edges = {
-            message.trip: stripe(message.payload_bytes, incoming[0].lanes)
+            message.trip: stripe(message.payload_bytes, incoming[0].capacities)
             for message in spec.messages
             if message.destination == site
         }
@@ -38,7 +38,7 @@ class CoastSession:
             (trip, index)
             for trip, edges in self._edges.items()
             for index, (start, stop) in enumerate(edges)
-            if start < stop  # a lane that would only end later has nothing to carry
+            if start < stop  # a capacity that would only end later has nothing to carry
         }
         return self._stripe(self._coast.begin(iteration))
 
@@ -69,7 +69,7 @@ class CoastSession:
     def _stripe(self, messages: Sequence[Outgoing]) -> list[Send]:
         sends = []
         for trip, payload in messages:
-            parts = payload.stripes(stripe(payload.size, self._outgoing[0].lanes))
+            parts = payload.stripes(stripe(payload.size, self._outgoing[0].capacities))
             sends += [
                 Send(flow, message_id(self._iteration, trip), part)
                 for flow in self._outgoing

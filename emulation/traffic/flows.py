@@ -13,7 +13,7 @@ from bicoastal.wan.topology import Topology
 MAX_TRIPS = 256
 
 
-class Lane(NamedTuple):
+class PathCapacity(NamedTuple):
     """What a flow's part of a message crosses: one-way propagation in seconds, and bit/s."""
 
     delay_s: float
@@ -24,7 +24,7 @@ class Lane(NamedTuple):
 class Flow:
     """One connection, used in one direction: the client at `source` sends, the server at `destination` receives.
 
-    index: its place among the flows that carry one message together; lanes: those of them all, by which `stripe`
+    index: its place among the flows that carry one message together; capacities: those of them all, by which `stripe`
     divides the message.
     """
 
@@ -36,7 +36,7 @@ class Flow:
     destination: str
     paths: tuple[str, ...]
     index: int
-    lanes: tuple[Lane, ...]
+    capacities: tuple[PathCapacity, ...]
 
 
 def message_id(iteration: int, trip: int) -> int:
@@ -67,7 +67,7 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
                 )
         for source, destination in _directions(part):
             groups = [(name,) for name in part.paths] if transport.paths == "one" else [part.paths]
-            lanes = tuple(_lane(spec.topology, group) for group in groups)
+            capacities = tuple(_capacity(spec.topology, group) for group in groups)
             for index, group in enumerate(groups):
                 flows.append(
                     Flow(
@@ -79,7 +79,7 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
                         destination=destination,
                         paths=tuple(group),
                         index=index,
-                        lanes=lanes,
+                        capacities=capacities,
                     )
                 )
     return tuple(flows)
@@ -92,19 +92,19 @@ def _directions(part: JobSpec | BackgroundSpec) -> Sequence[tuple[str, str]]:
     return ((west, east), (east, west))
 
 
-def _lane(topology: Topology, paths: Sequence[str]) -> Lane:
-    return Lane(min(map(topology.path_delay_s, paths)), sum(map(topology.path_rate_bps, paths)))
+def _capacity(topology: Topology, paths: Sequence[str]) -> PathCapacity:
+    return PathCapacity(min(map(topology.path_delay_s, paths)), sum(map(topology.path_rate_bps, paths)))
 
 
-def stripe(total_bytes: int, lanes: Sequence[Lane]) -> tuple[tuple[int, int], ...]:
+def stripe(total_bytes: int, capacities: Sequence[PathCapacity]) -> tuple[tuple[int, int], ...]:
     """Return the (start, stop) of each flow's part of a message, such that all would land together.
 
-    In proportion to rate_i * (T - delay_i), T as in `landing_s`: over equal delays to the rates, and nothing for a
-    lane on which the first bit lands after the whole message has on the others. A sender that knows its paths divides
-    like that; what then lands late is the transport's doing.
+    A part is proportional to rate_i * (T - delay_i), with T as in `landing_s`. Over equal delays that is proportional
+    to the rate. A path gets nothing when its first bit would land after the others have carried the whole message.
+    A sender that knows its paths divides a message in this way, so a part that lands late is due to the transport.
     """
-    lands_s = landing_s(lanes, total_bytes)
-    shares = [lane.rate_bps * max(0.0, lands_s - lane.delay_s) for lane in lanes]
+    lands_s = landing_s(capacities, total_bytes)
+    shares = [capacity.rate_bps * max(0.0, lands_s - capacity.delay_s) for capacity in capacities]
     whole = sum(shares)
     edges = [0]
     so_far = 0.0
@@ -115,18 +115,18 @@ def stripe(total_bytes: int, lanes: Sequence[Lane]) -> tuple[tuple[int, int], ..
     return tuple(pairwise(edges))
 
 
-def landing_s(lanes: Sequence[Lane], payload_bytes: int) -> float:
+def landing_s(capacities: Sequence[PathCapacity], payload_bytes: int) -> float:
     """Return when an ideal sender's message has landed, seconds from its first bit's departure.
 
-    The T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every lane that carries any of it ends then.
+    The T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every capacity that carries any of it ends then.
     """
     rate_bps = rate_times_delay = 0.0
     lands_s = float("inf")
-    for delay_s, lane_rate_bps in sorted(lanes):
+    for delay_s, path_rate_bps in sorted(capacities):
         if delay_s >= lands_s:
             break
-        rate_bps += lane_rate_bps
-        rate_times_delay += lane_rate_bps * delay_s
+        rate_bps += path_rate_bps
+        rate_times_delay += path_rate_bps * delay_s
         lands_s = (8 * payload_bytes + rate_times_delay) / rate_bps
     return lands_s
 
@@ -149,5 +149,5 @@ def message_bound_s(topology: Topology, paths: Sequence[str], payload_bytes: int
     at the highest rate of all: what holds for every iteration.
     """
     return landing_s(
-        [Lane(topology.path_delay_s(name), topology.path_peak_rate_bps(name)) for name in paths], payload_bytes
+        [PathCapacity(topology.path_delay_s(name), topology.path_peak_rate_bps(name)) for name in paths], payload_bytes
     )

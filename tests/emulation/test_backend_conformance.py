@@ -9,7 +9,7 @@ import pytest
 from bicoastal.emulation.base import Backend, Capabilities, RunSpec, TransportUse, UnsupportedError
 from bicoastal.emulation.records import FlowRecord, IterationRecord, RunRecord
 from bicoastal.emulation.simulator import SimulatorBackend
-from bicoastal.emulation.testing import BackendConformanceError, BackendReport, check_backend
+from bicoastal.emulation.testing import BackendConformanceError, BackendConformanceReport, check_backend
 from bicoastal.emulation.testing.transports import PLAIN
 from bicoastal.transports.registry import Registry
 from bicoastal.transports.testing import check_transport
@@ -190,7 +190,7 @@ TAMPERINGS: dict[str, tuple[Callable[[RunRecord], RunRecord], str]] = {
 }
 
 
-def sentences(report: BackendReport) -> list[str]:
+def sentences(report: BackendConformanceReport) -> list[str]:
     return [violation.sentence for violation in report.violations]
 
 

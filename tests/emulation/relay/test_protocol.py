@@ -24,7 +24,7 @@ from bicoastal.emulation.relay.protocol import (
     RelayPath,
     RelayPlan,
     RelayReport,
-    Report,
+    ReportRequest,
     Restart,
 )
 from bicoastal.wan.loss import Bernoulli
@@ -121,7 +121,7 @@ PLAN = RelayPlan(
         replace(PLAN, processor=3, sample_interval_s=0.01, calm=True, real_time=False),
         Restart(seed=2, epoch_s=0.0, bursts={"p": DscpBursts()}),
         BeginIteration(iteration=3, begins_s=4.5),
-        Report(stop=True),
+        ReportRequest(stop=True),
     ],
     ids=lambda order: type(order).__name__,
 )
@@ -135,15 +135,17 @@ def test_every_answer_arrives_as_it_was_given(answer: Answer) -> None:
 
 
 def test_an_answer_is_no_order() -> None:
-    with pytest.raises(WireFormatError, match=r"^'Ready' is not one of RelayPlan, Restart, BeginIteration, Report$"):
+    with pytest.raises(
+        WireFormatError, match=r"^'Ready' is not one of RelayPlan, Restart, BeginIteration, ReportRequest$"
+    ):
         ORDERS.decode(ANSWERS.encode(Ready()))
 
 
 @pytest.mark.parametrize(
     ("octets", "reason"),
     [
-        (ORDERS.encode(Report()), "an order came to a relay that has no plan yet"),
-        (b'{"Exit":{}}', "'Exit' is not one of RelayPlan, Restart, BeginIteration, Report"),
+        (ORDERS.encode(ReportRequest()), "an order came to a relay that has no plan yet"),
+        (b'{"Exit":{}}', "'Exit' is not one of RelayPlan, Restart, BeginIteration, ReportRequest"),
         (b"\x80\x04.", "it is not JSON: "),
     ],
     ids=["out of turn", "unknown", "no JSON"],

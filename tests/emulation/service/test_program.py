@@ -19,7 +19,7 @@ from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.authority import issue
 from bicoastal.emulation.service.control import ControlMessage
 from bicoastal.emulation.service.link import ServiceLink
-from bicoastal.emulation.service.program import MOST_STRANGERS
+from bicoastal.emulation.service.program import MOST_UNIDENTIFIED
 from bicoastal.emulation.service.tls_stream import TlsStream
 from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.b4.messages import AgentState, Grant, PathReport, decode
@@ -214,7 +214,7 @@ def test_who_has_no_certificate_of_the_run_gets_nothing_and_is_counted(controlle
 def test_strangers_who_say_nothing_take_nobodys_place(controller: Controller) -> None:
     address = controller.address("west")
     with ExitStack() as stack:
-        for _ in range(MOST_STRANGERS + 8):
+        for _ in range(MOST_UNIDENTIFIED + 8):
             silent = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             silent.connect(address.socket)
         deadline_s = time.monotonic() + 30
@@ -229,7 +229,7 @@ def test_strangers_who_say_nothing_take_nobodys_place(controller: Controller) ->
         assert heard
     counted = [detail for detail in controller.finish()["service-turned-away"] if "in all" in detail]
     assert any("too many at once" in detail for detail in counted)
-    assert f"{MOST_STRANGERS} in all: it does not say who it is" in counted
+    assert f"{MOST_UNIDENTIFIED} in all: it does not say who it is" in counted
 
 
 def test_who_talks_at_length_is_cut_off_and_the_others_are_heard(controller: Controller) -> None:
