@@ -20,7 +20,7 @@ from bicoastal.transports.events import Connected, Event, Failed, MessageReceive
 
 
 class SimulatorBackend(Backend):
-    """Runs any sans-IO transport; native ones are programs, which have no place in virtual time."""
+    """Runs any sans-IO transport. Native transports are programs and cannot run in virtual time."""
 
     def capabilities(self) -> Capabilities:
         """Return what the simulator offers, on every machine."""
@@ -36,17 +36,17 @@ class SimulatorBackend(Backend):
             if missing := flow.transport.requires - features:
                 raise UnsupportedError(f"{flow.transport.name} needs {', '.join(sorted(missing))}, which sim lacks")
         collecting = gc.isenabled()
-        gc.disable()  # millions of short-lived tuples and no cycles among them: the collector would only look at them
+        gc.disable()  # there are millions of short-lived tuples without cycles, which the collector would only scan
         try:
             return _Simulation(spec, flows).run()
         finally:
             if collecting:
                 gc.enable()
-                gc.collect(0)  # what has just ended does hold cycles, and gradients with them
+                gc.collect(0)  # the simulation that has ended holds cycles, and gradients in them
 
 
 class _Simulation:
-    """One run: builds the world, lets it happen, writes down what did."""
+    """One run: makes links, flows and services, executes the events, and makes the record."""
 
     def __init__(self, spec: RunSpec, flows: Sequence[Flow]) -> None:
         self._spec = spec
@@ -132,7 +132,7 @@ class _Simulation:
         return services
 
     def _connect_service(self, service: Port, placed: PlacedService, flows: Sequence[Flow]) -> Mapping[int, Transmit]:
-        """Give every flow's client a way to the service; return the service's ways to them."""
+        """Give every flow's client a route to the service; return the service's routes to the clients."""
         routes: dict[int, Transmit] = {}
         eager = self._spec.eager_encoding
         for peer, (flow, delay_s) in enumerate(zip(flows, placed.delays_s, strict=True)):
@@ -143,7 +143,7 @@ class _Simulation:
             routes[peer] = back.transmit
         return routes
 
-    # -- happening ----------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def run(self) -> RunRecord:
         """Connect, run every job to its end, and write the record."""
@@ -224,7 +224,7 @@ class _Simulation:
         self._failure = self._failure or reason
         self._driver.stop()
 
-    # -- writing down -------------------------------------------------------------------------------------------------
+    # -- the record ---------------------------------------------------------------------------------------------------
 
     def _record(self) -> RunRecord:
         for job in self._jobs:
@@ -250,4 +250,4 @@ class _Simulation:
 
 
 def _ignore(iteration: int, begins_s: float) -> None:
-    """Iterations of other jobs than the first anchor no events."""
+    """Do nothing: only the iterations of the first job start link events."""

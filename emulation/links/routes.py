@@ -1,4 +1,4 @@
-"""How datagrams travel in the simulator: over the links of a path, or over the control path to a service."""
+"""How the simulator carries datagrams: over the links of a path, or over the control path to a service."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ class Wire:
 
 
 class Route:
-    """One way of a path: wire after wire, to the port at its far end.
+    """One direction of a path: a datagram crosses its links one after another and arrives at the target port.
 
-    overhead_bytes: what encapsulation adds to each packet between the path's ends; neither endpoint sees it. What the
-    source's port counts as on the wire is the packet, its encapsulation and the first link's framing, once, however
-    many links follow. eager: payloads travel as the octets they stand for.
+    overhead_bytes: what encapsulation adds to each packet between the path's ends; neither endpoint sees it. The source
+    port counts the packet, its encapsulation and the framing of the first link as bytes on the wire. It counts them
+    once, for any number of links. eager: payloads travel as the octets they stand for.
     """
 
     __slots__ = ("_added_bytes", "_eager", "_first_hop", "_overhead_bytes", "_source", "_target")
@@ -62,7 +62,7 @@ class Route:
 
 
 class _Hop:
-    """A route's way across one wire. onward: the next hop, or the far end."""
+    """The part of a route that crosses one link. onward: the next hop, or the target."""
 
     __slots__ = ("_driver", "_onward", "_wire")
 
@@ -72,7 +72,7 @@ class _Hop:
         self._onward = onward
 
     def transmit(self, datagram: Datagram, now: float) -> None:
-        """Put a datagram on the wire; what arrives goes onward, damaged where the link says so."""
+        """Submit a datagram to the link; schedule its arrivals, with a flipped bit where the link corrupts them."""
         wire = self._wire
         for arrival in wire.link.submit(datagram, now):
             if arrival.corrupt is None and not wire.has_outages:
@@ -91,10 +91,10 @@ class _Hop:
 
 
 class ControlRoute:
-    """The way between an endpoint and a service: reliable, in order, and as late as the propagation to its site.
+    """The route between an endpoint and a service: reliable, in order, late by the propagation to the service's site.
 
-    It is a network of its own: nothing on it meets the links' rates, losses or outages, or counts as on the wire.
-    path_id: how the receiver addresses the sender. eager: as for `Route`.
+    It is a separate network: the links' rates, losses and outages do not apply, and its bytes do not count as on the
+    wire. path_id: the number under which the receiver knows the sender. eager: as for `Route`.
     """
 
     __slots__ = ("_delay_s", "_driver", "_eager", "_path_id", "_target")
@@ -107,7 +107,7 @@ class ControlRoute:
         self._eager = eager
 
     def transmit(self, datagram: Datagram, now: float) -> None:
-        """Deliver a control datagram, addressed as its receiver knows the sender."""
+        """Deliver a control datagram, with the path_id under which its receiver knows the sender."""
         payload = bytes(datagram.payload) if self._eager else datagram.payload
         arriving = datagram._replace(path_id=self._path_id, payload=payload)
         self._driver.at(now + self._delay_s, ARRIVAL, self._target.receive, arriving)

@@ -1,4 +1,4 @@
-"""Conducts a run in real time: a process on each coast, told when to do what, and their halves put together."""
+"""Runs the coasts' processes in real time: sends their orders, and joins what the two coasts have recorded."""
 
 import os
 import secrets
@@ -42,7 +42,7 @@ TOKEN_BYTES, SECRET_BYTES = 8, 32
 
 
 class Ground(ServiceGround, Protocol):
-    """Where the coasts are: namespaces, or the hosts of Mininet."""
+    """The namespaces of a run, or the hosts of Mininet, in which the coasts' processes are started."""
 
     def path_ends(self, site: str) -> Sequence[PathEnd]:
         """Return where the paths end at a coast."""
@@ -60,7 +60,7 @@ class CoastHandle(WorkerHandle[Order, News]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conducted:
-    """What came of a run. failure: why it ended early, "" when it did not. doubts: what makes its figures doubtful."""
+    """The result of a run. failure: why it ended early, or "". doubts: reasons to doubt its figures."""
 
     failure: str
     doubts: tuple[str, ...]
@@ -74,8 +74,8 @@ class Conducted:
 class Coordinator(Closing):
     """The coasts' processes of one run, from their start to their end. A context manager.
 
-    on_begin(iteration, begins_s) is told of the first job's iterations as soon as they are known. Raises
-    UnsupportedError when a coast cannot carry out its plan, RunFailedError when a process dies.
+    on_begin(iteration, begins_s) is called as soon as the start of an iteration of the first job is known. Raises
+    UnsupportedError when a coast cannot execute its plan, RunFailedError when a process dies.
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class Coordinator(Closing):
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def run(self, epoch_s: float, *, depends_on: Sequence[int] = ()) -> Conducted:
-        """Connect at `epoch_s` (CLOCK_MONOTONIC), run every job to its end, and put the halves together.
+        """Connect at `epoch_s` (CLOCK_MONOTONIC), run every job to its end, and join the records of both coasts.
 
-        depends_on: processes without which it cannot go on (relays); RunFailedError is raised when one of them ends.
+        depends_on: processes that the run needs (relays); RunFailedError is raised when one of them ends.
         """
         self._epoch_s = epoch_s
         self._services.connect(epoch_s)
@@ -221,7 +221,7 @@ class Coordinator(Closing):
                 raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
 
     def _take_late(self, site: str, news: News) -> None:
-        """Take what was under way when the run ended, and what closing brings."""
+        """Take news that was on its way when the run ended, and the answers to the orders to close."""
         match news:
             case Prepared() | Complete() | Verified() | Closed():
                 self._job(news.job).take(site, news, self.now)
@@ -238,7 +238,7 @@ class Coordinator(Closing):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _conclude(self, waiter: "_NewsWaiter") -> Conducted:
-        """Close what is open, on all coasts before any of them ends; then collect the rest."""
+        """Close open iterations on all coasts before any process ends, then collect the remaining records."""
         self._failure = self._first_failure()
         for job in self._jobs:
             job.end(self.now)
@@ -289,7 +289,7 @@ class Coordinator(Closing):
 
 
 class _NewsWaiter:
-    """Waits for what coasts tell, and lets services be heard. depends_on: processes whose end is the end of the run."""
+    """Waits for news from the coasts and handles news from services. depends_on: processes that the run needs."""
 
     def __init__(
         self,
@@ -306,11 +306,11 @@ class _NewsWaiter:
             stack.callback(os.close, self._required[-1])
 
     def wait(self, time_s: float, now: float) -> list[CoastHandle]:
-        """Return which coasts have something to tell, after `time_s` at the latest, and a second at most.
+        """Return the coasts that have sent news; wait at most `time_s`, and at most a second.
 
-        Raises RunFailedError when a process that all depends on has ended.
+        Raises RunFailedError when a process that the run needs has ended.
         """
-        services = self._services.descriptors  # others when one has been started again
+        services = self._services.descriptors  # they change when a service has been restarted
         readable = select.poll()
         for descriptor in (*self._coasts, *self._required, *services):
             readable.register(descriptor, select.POLLIN)
@@ -324,4 +324,4 @@ class _NewsWaiter:
 
 
 def _ignore(iteration: int, begins_s: float) -> None:
-    """Iterations of other jobs than the first anchor no events."""
+    """Do nothing: only the iterations of the first job start link events."""

@@ -1,7 +1,7 @@
 """The `netns` world: real packets between two coasts in network namespaces, with a WAN in the middle.
 
-The middle is the relay, which runs the simulator's own link model, or the kernel's netem where it has one and where it
-can say what the links ask for. Every path is measured before it is used.
+The middle is the relay, which runs the simulator's link model, or the kernel's netem. netem is possible where the
+kernel has it and where it can express the links. Every path is measured before it is used.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Impairment = Literal["relay", "netem"]
 class NetnsBackend(RealPacketsBackend):
     """Runs our transports over UDP, and the kernel's own TCP.
 
-    impairment: what stands in the middle; None for the relay, which every machine has.
+    impairment: what forwards packets in the middle; None for the relay, which runs on every machine.
     probing: measure every path before each run.
     """
 
@@ -34,12 +34,12 @@ class NetnsBackend(RealPacketsBackend):
         self._impairment = impairment
 
     def make_middle(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> Middle:
-        """Return relays or netem, as was chosen. See `RealPacketsBackend.make_middle`."""
+        """Return the chosen middle, relays or netem. See `RealPacketsBackend.make_middle`."""
         return (_Netem if self._impairment == "netem" else _Relayed)(stack, spec, flows)
 
 
 class _Relayed(Middle):
-    """The relay."""
+    """One or several relays."""
 
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
         self._spec = spec
@@ -65,7 +65,7 @@ class _Relayed(Middle):
 
 
 class _Netem(KernelMiddle):
-    """The kernel's netem, where it can say what the links ask for."""
+    """The kernel's netem, for links that it can express."""
 
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
         stages = netem.stage_counts(spec.topology)

@@ -1,4 +1,4 @@
-"""The driver's clock in real time: CLOCK_MONOTONIC, and a select on whatever may bring something."""
+"""The driver's clock in real time: it reads CLOCK_MONOTONIC and serves descriptors while it waits."""
 
 import select
 import time
@@ -12,10 +12,10 @@ Ready = Callable[[float], None]
 
 
 class RealClock(Clock):
-    """Seconds since an epoch on CLOCK_MONOTONIC; while it waits, it serves descriptors.
+    """Seconds since an epoch on CLOCK_MONOTONIC; it serves descriptors while it waits.
 
-    Uses select, whose time limit is in microseconds (those of poll and epoll are rounded to milliseconds); see
-    `RealClock.LARGEST_DESCRIPTOR`. lateness: of what the driver waited for.
+    It uses select, whose timeout is in microseconds; those of poll and epoll are rounded to milliseconds. Descriptors
+    are at most `LARGEST_DESCRIPTOR`. lateness: how late the driver's events were.
     """
 
     passes_by_itself = True
@@ -28,7 +28,7 @@ class RealClock(Clock):
         self._writers: dict[int, Ready] = {}
 
     def start(self) -> None:
-        """Make this moment zero."""
+        """Set the present time to zero."""
         self.epoch_s = time.monotonic()
 
     def now(self) -> float:
@@ -36,11 +36,11 @@ class RealClock(Clock):
         return time.monotonic() - self.epoch_s
 
     def on_readable(self, descriptor: int, ready: Ready | None) -> None:
-        """Call `ready(now)` whenever the descriptor can be read; None for not any more. Raises ValueError."""
+        """Call `ready(now)` whenever the descriptor can be read; None ends that. Raises FieldError."""
         self._watch(self._readers, descriptor, ready)
 
     def on_writable(self, descriptor: int, ready: Ready | None) -> None:
-        """Call `ready(now)` whenever the descriptor can be written; None for not any more. Raises ValueError."""
+        """Call `ready(now)` whenever the descriptor can be written; None ends that. Raises FieldError."""
         self._watch(self._writers, descriptor, ready)
 
     def _watch(self, watched: dict[int, Ready], descriptor: int, ready: Ready | None) -> None:
@@ -52,12 +52,12 @@ class RealClock(Clock):
             watched[descriptor] = ready
 
     def wait_until(self, at_s: float) -> bool:
-        """Serve what arrives, once, until `at_s`; return whether it has come. What is overdue is served once too."""
+        """Wait until `at_s` or until descriptors are ready, serve those once, and return whether `at_s` has come."""
         late_s = time.monotonic() - self.epoch_s - at_s
         readable, writable, _ = select.select(self._readers, self._writers, (), max(0.0, -late_s))
         for descriptors, watched in ((readable, self._readers), (writable, self._writers)):
             for descriptor in descriptors:
-                ready = watched.get(descriptor)  # one that was served before may have closed it
+                ready = watched.get(descriptor)  # a descriptor that was served before may have closed this one
                 if ready is not None:
                     ready(time.monotonic() - self.epoch_s)
         now = time.monotonic() - self.epoch_s

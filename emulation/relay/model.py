@@ -1,6 +1,6 @@
-"""The relay's model of the wide area: frames go in at one end of a path, and come out at the other when they are due.
+"""The relay's model of the wide area: when a frame that enters a path at one end leaves it at the other end.
 
-Pure: no socket, no clock. It runs the very links of the simulator, with the very same random streams.
+It has no socket and no clock. Links and random streams are those of the simulator (`links.directed_link`).
 """
 
 from collections import deque
@@ -14,11 +14,11 @@ from bicoastal.emulation.relay.frames import ETHERNET_BYTES, BurstRule, Classifi
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import INFINITY
 
-_new = tuple.__new__  # as in `wan.link`: NamedTuple's own constructor is half as fast
+_new = tuple.__new__  # as in `wan.link`: the constructor of NamedTuple takes twice the time
 
 
 class Departure(NamedTuple):
-    """A frame that is due. way: two for each path, 2n from its first site to its last, 2n + 1 back."""
+    """A frame that is due. way: 2n for path n from its first site to its last, 2n + 1 for the way back."""
 
     due_s: float
     way: int
@@ -26,7 +26,7 @@ class Departure(NamedTuple):
 
 
 class _Packet:
-    """What a link sees of a frame. One is used again and again: links keep nothing of it."""
+    """What a link reads of a frame. One object is used for all frames, since links keep no reference to it."""
 
     __slots__ = ("burst_left", "wire_bytes")
 
@@ -48,7 +48,7 @@ class _Wire:
 
 
 class _Stop(NamedTuple):
-    """A frame at the end of a link of a way that is not plain. hop: which link of the way."""
+    """A frame that will reach the end of a link, on a way that is not plain. hop: which link of the way."""
 
     due_s: float
     order: int
@@ -60,9 +60,9 @@ class _Stop(NamedTuple):
 
 
 class _Way:
-    """One direction of a path. plain: one link, on which nothing can befall a frame once submitted.
+    """One direction of a path. plain: it has one link without outages, so each frame's departure is known at once.
 
-    in_order: what leaves a plain way, each no earlier than the one before. strays: a heap of what would be earlier.
+    in_order: departures of a plain way, none earlier than the one before. strays: a heap of departures that would be.
     """
 
     __slots__ = ("added_bytes", "classify", "in_order", "plain", "strays", "wires")
@@ -79,8 +79,8 @@ class _Way:
 class RelayModel:
     """The links of some paths of a topology. Times are seconds since the run began.
 
-    paths: names; ways are numbered by their order here. bursts: how bursts are told on a path, by its name.
-    calm: the links' events do not happen. shortest_delay_s: what every frame takes at least.
+    paths: names; ways are numbered in their order. bursts: how to recognise the bursts on a path, by its name.
+    calm: the links' events do not happen. shortest_delay_s: the least time that any frame takes.
     """
 
     def __init__(
@@ -111,11 +111,13 @@ class RelayModel:
         self._order = 0
 
     def submit(self, way: int, frame: bytes, at_s: float) -> None:
-        """Put a frame that arrived at `at_s` on the first link of a way."""
+        """Submit a frame that arrived at `at_s` to the first link of a way."""
         its = self._ways[way]
         wire = its.wires[0]
         if at_s < wire.latest_s:
-            at_s = wire.latest_s  # clocks of two processors, or frames of two paths: time must not go back on a link
+            at_s = (
+                wire.latest_s
+            )  # clocks of two processors differ, and so do two paths: time must not decrease on a link
         else:
             wire.latest_s = at_s
         packet = self._packet
@@ -134,7 +136,7 @@ class RelayModel:
                 in_order.append((due_s, arriving))
 
     def departures(self, now: float, most: int) -> list[Departure]:
-        """Return, and forget, what is due by `now`: of each way in order, and at most `most` of each at once."""
+        """Remove and return the frames that are due by `now`, in order on each way; at most `most` of each way."""
         due: list[Departure] = []
         while self._stops and self._stops[0].due_s <= now:
             stop = heappop(self._stops)
@@ -161,7 +163,7 @@ class RelayModel:
         return due
 
     def next_due_s(self) -> float:
-        """Return when the next frame is due, here or between two links; infinity when there is none."""
+        """Return when the next frame leaves the model or a link; infinity when there is no frame."""
         earliest = self._stops[0].due_s if self._stops else INFINITY
         for way in self._ways:
             if way.in_order and way.in_order[0][0] < earliest:

@@ -1,8 +1,8 @@
-"""The relay: carries the frames of some paths between their two ends, late and lossy as the links of `wan` say.
+"""The relay: forwards the frames of some paths between their ends, with the delays and losses of `wan.link`.
 
-A process of its own, in the middle namespace: `python -m bicoastal.emulation.relay.program FD`, started by
-`emulation.relay.process`, which talks to it over a socket. It ends with SIGTERM, when asked to, or when nobody is left
-at the other end.
+It is a separate process in the middle namespace: `python -m bicoastal.emulation.relay.program FD`.
+`emulation.relay.process` starts it and sends it orders over a socket. It ends with SIGTERM, when it is ordered to, or
+when the other end of the socket is closed.
 """
 
 import gc
@@ -36,16 +36,16 @@ from bicoastal.emulation.relay.protocol import (
     Restart,
 )
 
-AT_ONCE = 16  # frames of one interface that are received, or of one way that are sent, before the others' turn
+AT_ONCE = 16  # frames received from one interface, or sent on one way, before the next one is served
 _IDLE_S = 0.1
-_GRAIN_S = 50e-6  # under load, frames that are due within this time leave together
-_MOST_PATIENCE_S = 5e-3  # for which time frames may wait in the ring
+_GRAIN_S = 50e-6  # under load, frames that are due within this time are sent together
+_MOST_PATIENCE_S = 5e-3  # the longest time that frames may wait in the ring
 _PRIORITY = 10
 _PR_SET_TIMERSLACK = 29
 
 
 class Relay:
-    """The loop that moves frames. Owns the sockets and the clock; what happens to frames is the model's to say."""
+    """The loop that moves frames. It owns the sockets and the clock; `RelayModel` decides what happens to frames."""
 
     def __init__(self, plan: RelayPlan, control: Channel[Answer, Order]) -> None:
         self._plan = plan
@@ -91,11 +91,11 @@ class Relay:
         self._backlog_before = _backlog_dropped()
 
     def run(self) -> None:
-        """Move frames until told to stop."""
+        """Move frames until an order or a signal ends it."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
         gc.collect()
         gc.freeze()
-        gc.disable()  # nothing below makes cycles, and a collection would be as long as a burst
+        gc.disable()  # the loop makes no cycles, and a collection would take as long as a burst
         # A frame for way 2n comes in at path n's left interface and leaves at its right one, and way 2n + 1 back.
         inlets = list(enumerate(self._rings))
         outlets = [self._rings[way ^ 1] for way in range(len(self._rings))]
@@ -121,7 +121,7 @@ class Relay:
 
     def _take(self, way: int, frame: bytes, arrived_s: float) -> None:
         now = time.monotonic()
-        arrived_s = min(arrived_s, now)  # the wall clock may have been set back since it was last compared
+        arrived_s = min(arrived_s, now)  # the wall clock may have been set back since the last comparison
         self._reading.add(now - arrived_s)
         self._model.submit(way, frame, arrived_s - self._epoch_s)
 
@@ -134,17 +134,17 @@ class Relay:
             self._sample(now)
         due_s = self._model.next_due_s()
         if due_s < now + self._patience_s:
-            # Arrivals are not urgent: they are stamped, and none can be due before patience ends. Waking up for frames
-            # that leave, and not for each of those either, halves the work.
+            # Arrivals can wait: the kernel stamps them, and none can be due within `_patience_s`. Waking up only for
+            # departures, and for several of them at once, halves the work.
             descriptors, until = self._control_only, max(due_s, now + _GRAIN_S)
         else:
             descriptors, until = self._all, min(due_s, now + _IDLE_S)
         # select, whose time limit is in microseconds: that of poll and epoll is rounded to milliseconds.
         ready, _, _ = select.select(descriptors, (), (), max(0.0, min(until, self._next_sample_s) - now))
         if self._control.fileno() in ready:
-            self._obey()
+            self._execute_order()
 
-    def _obey(self) -> None:
+    def _execute_order(self) -> None:
         try:
             order = self._control.receive()
         except ChannelClosedError:
@@ -177,7 +177,7 @@ class Relay:
     def _report(self) -> RelayReport:
         elapsed_s = time.monotonic() - self._began_s
         cpu_share = (time.process_time() - self._began_cpu_s) / elapsed_s
-        refused = sum(ring.refused for ring in self._rings)  # those were sent again
+        refused = sum(ring.refused for ring in self._rings)  # those were sent again later
         self._ring_dropped += sum(ring.counts().dropped for ring in self._rings)
         return RelayReport(
             elapsed_s=elapsed_s,
@@ -194,14 +194,14 @@ class Relay:
         )
 
     def close(self) -> None:
-        """Give the interfaces back."""
+        """Close the sockets of all interfaces."""
         self._arrivals.close()
         for ring in self._rings:
             ring.close()
 
 
 def _prefer_this_process() -> bool:
-    """Ask for a real-time priority; say whether it was given. An ordinary user does without."""
+    """Ask for a real-time priority; return whether it was granted. An ordinary user does not get it."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     except PermissionError:
@@ -216,14 +216,14 @@ def _backlog_dropped() -> int:
 
 
 def main() -> int:
-    """Carry frames for whoever is at the other end of the socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started us, who then stops us
-    CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; else waiting takes 50 µs longer than asked
+    """Forward frames as the process at the other end of the socket orders."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent process too, which then stops this one
+    CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; the default makes every wait up to 50 µs longer
     control = Channel(socket.socket(fileno=int(sys.argv[1])), sends=ANSWERS, receives=ORDERS)
     try:
         return _serve(control)
     except ChannelClosedError:
-        return 0  # whom the frames were carried for is gone
+        return 0  # the process that started the relay has ended
     except WireFormatError as error:
         control.send(Refusal(reason=f"the relay broke: {error}"))
         return 1

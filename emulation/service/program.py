@@ -1,8 +1,8 @@
-"""The services of one transport as a process of their own, driven in real time.
+"""A process that runs the services of one transport in real time.
 
-`python -m bicoastal.emulation.service.program FD`, started with one end of a socket pair. Its peers are the coasts'
-processes, over mutually authenticated TLS on a Unix socket. A peer without a certificate of this run is refused and
-counted, and the records say so. A coast speaks for the flows that begin at its site, and for no others.
+`python -m bicoastal.emulation.service.program FD` is started with one end of a socket pair. The coasts' processes
+connect to it over mutually authenticated TLS on a Unix socket. A connection without a certificate of this run is
+refused, counted and recorded. A coast may send messages only for the flows that begin at its site.
 """
 
 import os
@@ -84,19 +84,19 @@ class ServiceProcess:
     # -- orders -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone."""
+        """Execute orders until `Finish`. Raises ChannelClosedError when the coordinator has ended."""
         self._channel.send(Ready())
         match self._channel.receive():
             case Connect(epoch_s=epoch_s):
                 self._clock.epoch_s = epoch_s
             case other:
                 raise ValueError(f"{type(other).__name__} before time has begun")
-        self._clock.on_readable(self._channel.fileno(), self._obey)
+        self._clock.on_readable(self._channel.fileno(), self._execute_order)
         self._driver.at(max(0.0, self._clock.now()), APPLICATION, self._begin, None)
         self._driver.at(self._clock.now(), APPLICATION, self._tick, None)
         self._driver.run()
 
-    def _obey(self, now: float) -> None:
+    def _execute_order(self, now: float) -> None:
         match self._channel.receive():
             case Finish():
                 self._summarise_refusals(now)
@@ -111,7 +111,7 @@ class ServiceProcess:
             port.pump(now)
 
     def _tick(self, _: object, now: float) -> None:
-        """Keep the driver's loop alive while nothing is due."""
+        """Keep the driver's loop running while no event is due."""
         self._driver.at(now + _LONGEST_WAIT_S, APPLICATION, self._tick, None)
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class ServiceProcess:
         for connection in (*self._unidentified, *self._coasts.values()):
             connection.close()
 
-    # -- what services do ---------------------------------------------------------------------------------------------
+    # -- events of the services ----------------------------------------------------------------------------------------
 
     def _on_event(self, port: Port, event: Event, now: float) -> None:
         match event:
@@ -133,7 +133,7 @@ class ServiceProcess:
         self._channel.send(Noticed(notice=NoticeRecord(source=source, at_s=now, kind=kind, detail=detail)))
 
     def _transmit(self, number: int, peer: int, datagram: Datagram, now: float) -> None:
-        """Send a datagram to the coast where the peer is; without a stream to it, it is lost."""
+        """Send a datagram to the coast of the peer; without a connection to the coast it is lost."""
         coast = self._coasts.get(self._sources[peer])
         if coast is not None:
             coast.send(ControlMessage.of(datagram, service=number, peer=peer, now=now))
@@ -161,16 +161,16 @@ class ServiceProcess:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The terms on which peers are spoken to."""
+        """The TLS settings for peers."""
         return self._context
 
     @property
     def clock(self) -> RealClock:
-        """What watches sockets."""
+        """The clock, which watches sockets."""
         return self._clock
 
     def identified(self, connection: "_PeerConnection", names: frozenset[str]) -> None:
-        """A connection has shown a certificate of this run, which speaks for `names`."""
+        """Accept a connection with a certificate of this run, which has these names."""
         site = next((site for site in dict.fromkeys(self._sources) if site_identity(site) in names), None)
         if site is None:
             connection.close()
@@ -184,7 +184,7 @@ class ServiceProcess:
         self._coasts[site] = connection
 
     def on_closed(self, connection: "_PeerConnection", why: str) -> None:
-        """A connection is gone."""
+        """Forget a connection that has been closed; count it as refused when it was never identified."""
         if connection in self._unidentified:
             self._unidentified.discard(connection)
             self._count_refusal(why, self._clock.now())
@@ -203,7 +203,7 @@ class ServiceProcess:
             self._notice(self._name, "service-rejected", f"{self._rejected} messages in all", now)
 
     def on_message(self, connection: "_PeerConnection", octets: bytes, now: float) -> None:
-        """A coast has said something: let the service hear it when it is time."""
+        """Take a message from a coast; deliver it to the service when its delay has passed."""
         try:
             message = ControlMessage.decode(octets)
             if message.service >= len(self._ports) or message.peer >= len(self._sources):
@@ -222,7 +222,7 @@ class ServiceProcess:
 
 
 class _PeerConnection:
-    """Somebody at the other end of a stream. site: for which it speaks, "" until that is known."""
+    """A connection from a peer. site: the coast that it belongs to, "" until it is identified."""
 
     def __init__(self, process: ServiceProcess, end: socket.socket) -> None:
         self.site = ""
@@ -252,7 +252,7 @@ class _PeerConnection:
 
 
 def _ignore(_: object, now: float) -> None:
-    """Let the driver's loop see that it has been stopped."""
+    """Do nothing: this event only wakes the driver's loop, which then stops."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The octets of background traffic: both ends can make any part of any message, so what arrives can be compared."""
+"""The octets of background traffic. Both ends can make any part of any message and compare what arrives."""
 
 from collections.abc import Sequence
 from hashlib import shake_256
@@ -6,13 +6,14 @@ from hashlib import shake_256
 from bicoastal.emulation.base import BackgroundSpec
 from bicoastal.emulation.traffic.flows import Flow, stripe
 
-_PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so segments that change places are noticed
+_PERIOD_BYTES = 65_537  # a prime: no segment size divides it, so that exchanged segments are detected
 
 
 class BackgroundOctets:
-    """What the messages of a `BackgroundSpec` consist of, flow by flow.
+    """The content of the messages of a `BackgroundSpec`, flow by flow.
 
-    Octets repeat with a period, so that all stripes of all messages are views of one buffer, as long as the longest.
+    The octets repeat with a period. So all stripes of all messages are views of one buffer, about as long as the
+    longest stripe.
     """
 
     def __init__(self, spec: BackgroundSpec, flows: Sequence[Flow]) -> None:
@@ -22,7 +23,7 @@ class BackgroundOctets:
         self._octets = memoryview(pattern * (longest // _PERIOD_BYTES + 2))
 
     def part(self, number: int, flow: str) -> memoryview:
-        """Return what `flow` carries of the message that has this number. Raises KeyError."""
+        """Return the part of the message with this number that `flow` carries. Raises KeyError."""
         start, stop = self._edges[flow]
-        first = (number + start) % _PERIOD_BYTES  # one message is not like the next
+        first = (number + start) % _PERIOD_BYTES  # each message differs from the next one
         return self._octets[first : first + stop - start]

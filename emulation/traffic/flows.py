@@ -1,4 +1,4 @@
-"""From a RunSpec to its flows: which endpoint pairs there are, on which paths, and how messages spread over them."""
+"""The flows of a RunSpec: which pairs of endpoints there are, on which paths, and how messages are divided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MAX_TRIPS = 256
 
 
 class PathCapacity(NamedTuple):
-    """What a flow's part of a message crosses: one-way propagation in seconds, and bit/s."""
+    """What a flow can use for its part of a message: one-way propagation in seconds, and bit/s."""
 
     delay_s: float
     rate_bps: float
@@ -24,8 +24,8 @@ class PathCapacity(NamedTuple):
 class Flow:
     """One connection, used in one direction: the client at `source` sends, the server at `destination` receives.
 
-    index: its place among the flows that carry one message together; capacities: those of them all, by which `stripe`
-    divides the message.
+    index: its place among the flows that carry one message together. capacities: of all these flows; `stripe` divides
+    the message by them.
     """
 
     name: str
@@ -97,7 +97,7 @@ def _capacity(topology: Topology, paths: Sequence[str]) -> PathCapacity:
 
 
 def stripe(total_bytes: int, capacities: Sequence[PathCapacity]) -> tuple[tuple[int, int], ...]:
-    """Return the (start, stop) of each flow's part of a message, such that all would land together.
+    """Return the (start, stop) of each flow's part of a message, so that all parts land at the same time.
 
     A part is proportional to rate_i * (T - delay_i), with T as in `landing_s`. Over equal delays that is proportional
     to the rate. A path gets nothing when its first bit would land after the others have carried the whole message.
@@ -116,9 +116,9 @@ def stripe(total_bytes: int, capacities: Sequence[PathCapacity]) -> tuple[tuple[
 
 
 def landing_s(capacities: Sequence[PathCapacity], payload_bytes: int) -> float:
-    """Return when an ideal sender's message has landed, seconds from its first bit's departure.
+    """Return when the whole message of an ideal sender has arrived, in seconds from the departure of its first bit.
 
-    The T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every capacity that carries any of it ends then.
+    This is the T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every path that is used ends then.
     """
     rate_bps = rate_times_delay = 0.0
     lands_s = float("inf")
@@ -132,9 +132,9 @@ def landing_s(capacities: Sequence[PathCapacity], payload_bytes: int) -> float:
 
 
 def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes: int = 0) -> tuple[PathView, ...]:
-    """Return what an endpoint is told of its paths, numbered from 0 in the given order.
+    """Return what an endpoint is told about its paths, numbered from 0 in the given order.
 
-    encapsulation_bytes: what the world itself adds to each packet, taken off the MTU.
+    encapsulation_bytes: what the world itself adds to each packet; the MTU is smaller by it.
     """
     return tuple(
         PathView(path_id=index, name=name, mtu_bytes=topology.path_mtu_bytes(name) - encapsulation_bytes)
@@ -145,8 +145,8 @@ def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes:
 def message_bound_s(topology: Topology, paths: Sequence[str], payload_bytes: int) -> float:
     """Return the least time in which any transport could deliver a message over `paths`, in seconds.
 
-    One-way propagation plus payload over bottleneck rate; over several paths see `landing_s`. Where capacity changes,
-    at the highest rate of all: what holds for every iteration.
+    One-way propagation plus payload over bottleneck rate; see `landing_s` for several paths. Where capacity changes,
+    the highest rate is used, so that the bound holds for every iteration.
     """
     return landing_s(
         [PathCapacity(topology.path_delay_s(name), topology.path_peak_rate_bps(name)) for name in paths], payload_bytes

@@ -1,7 +1,6 @@
-"""From what the two ends of a job's flows have counted to the rows of the record, whatever the world.
+"""Makes the rows of the record from what the two ends of a job's flows have counted, for every world.
 
-In the simulator one process sees both ends; with real packets each coast tells its half, and the halves are put
-together here.
+In the simulator one process has both ends. With real packets each coast reports its own end, and both are joined here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,10 +72,10 @@ def close_iteration(
     tallies: Mapping[str, Tally],
     doubt: str = "",
 ) -> tuple[IterationRecord, list[FlowRecord]]:
-    """Return the rows of an iteration that is over.
+    """Return the rows of an iteration that has ended.
 
     deliveries: by (flow, trip). tallies: by flow, what both ends have counted in this iteration. reason: why an
-    iteration that is not complete failed. doubt: why one that is may be off (the world was late), "" for no doubt.
+    incomplete iteration failed. doubt: why the figures of a complete one may be wrong (the world was late), or "".
     """
     rows: list[FlowRecord] = []
     trips: dict[str, list[tuple[int, Delivery]]] = {flow.name: [] for flow in flows}
@@ -85,7 +84,7 @@ def close_iteration(
     for flow in flows:
         last = max((trip for trip, _ in trips[flow.name]), default=0)
         for trip, delivery in trips[flow.name]:
-            # counters run over the whole iteration: with two trips, the last one's row carries them
+            # the counts are of the whole iteration: with two trips, the row of the last one has them
             tally = tallies[flow.name] if trip == last else Tally()
             rows.append(_flow_record(job, flow, iteration=iteration, trip=trip, delivery=delivery, tally=tally))
     if completion_s is not None and not verified:

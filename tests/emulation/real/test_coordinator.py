@@ -159,14 +159,14 @@ def test_every_run_has_a_secret_of_its_own_that_both_coasts_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[CoastPlan] = []
-    tell = CoastHandle.tell
+    tell = CoastHandle.send
 
     def overhear(handle: CoastHandle, order: Order) -> None:
         if isinstance(order, CoastPlan):
             plans.append(order)
         tell(handle, order)
 
-    monkeypatch.setattr(CoastHandle, "tell", overhear)
+    monkeypatch.setattr(CoastHandle, "send", overhear)
     spec = run_spec(planes(plane()), job("quic", shard_bytes=10_000))
     for _ in range(2):
         assert conducted(spec, tmp_path).failure == ""
