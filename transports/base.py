@@ -1,13 +1,13 @@
-"""The verbs that every sans-IO machine answers, and what it is made from.
+"""The methods of every sans-IO machine, and what it is made from.
 
-A machine owns no socket, no clock and no randomness. Something outside (the driver of `emulation`, or a test with a
-clock in its hand) calls it in this order, again and again::
+A machine has no socket, no clock and no randomness. A caller (the driver of `emulation`, or a test with its own clock)
+calls it repeatedly, in this order::
 
     machine.receive_datagram(datagram, now)      a datagram has arrived
     machine.handle_timer(now)                    get_timer() has passed
     endpoint.send_message(message_id, data, now) the application has something to send
 
-and after each of these asks what follows from it: `datagrams_to_send(now)`, `next_event()` until None, `get_timer()`.
+and after each of these calls `datagrams_to_send(now)`, `next_event()` until None, `get_timer()`.
 Times are seconds on the caller's clock; they never go back.
 """
 
@@ -24,14 +24,14 @@ Parameters = TypeVar("Parameters")
 
 
 class Encodable(Protocol):
-    """A payload that is turned into bytes only where bytes are needed (a socket, a corrupted link)."""
+    """A payload that is encoded only where bytes are needed (a socket, a corrupting link)."""
 
     def __bytes__(self) -> bytes:
-        """Return the exact octets that stand for this payload on the wire."""
+        """Return the exact octets of this payload on the wire."""
 
 
 class Datagram(NamedTuple):
-    """One packet to or from the world. A tuple, not a dataclass: the simulator makes millions.
+    """One packet to or from a machine. It is a tuple, not a dataclass, because the simulator makes millions of them.
 
     `path_id`: the path it takes, counted from 0 in the order of the paths the machine was made with. Negative numbers
     address services: -1 is the first, -2 the second. A service sees the peers it talks to as path_id 0, 1, ….
@@ -40,8 +40,8 @@ class Datagram(NamedTuple):
     `depart_at`: when the world is to release it (seconds); a time already past means at once.
     `ecn`: the two ECN bits of the IP header.
     `burst_left`: for the first transmission of a data-bearing packet, how many more such packets of the same burst
-    follow on this path; None for everything else. It is what an omniscient observer knows, not part of the packet:
-    only loss models that speak of a burst's tail read it.
+    follow on this path; None for everything else. It is not part of the packet: only loss models of a burst's tail
+    read it.
     """
 
     path_id: int
@@ -54,7 +54,7 @@ class Datagram(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathView:
-    """What a machine may know of a path in advance. Rate, delay and loss it has to find out.
+    """What a machine is told about a path. It has to measure rate, delay and loss itself.
 
     `mtu_bytes` is the largest IP packet that fits, encapsulation already taken off.
     """

@@ -1,4 +1,4 @@
-"""From a name to a `TransportSpec`: the one door by which the built-in transports and third parties' come in."""
+"""Transports by name: the built-in ones and those of third parties are found in the same way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,18 +20,18 @@ def _no_services(_context: ServiceContext) -> Sequence[ServicePlacement]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSpec:
-    """What a transport is and how to make its parts.
+    """The properties of a transport, and the functions that make its parts.
 
-    kind: "sans-io" transports make endpoints; "native" ones name a `program` that a real-time backend runs, and may
-    make a pacer for it, which speaks to the transport's services.
-    paths: "one" gets a message striped, one flow per path; "many" gets it whole, with all paths.
+    kind: a "sans-io" transport makes endpoints. A "native" one names a `program` that a real-time backend runs, and may
+    make a pacer for it, which communicates with the transport's services.
+    paths: with "one", a message is striped over one flow per path; with "many", one flow with all paths carries it.
     requires: capabilities that a backend must have (`emulation.base.Capabilities.features`).
     over: "udp" where the payload of a datagram is UDP's, and its `wire_bytes` counts UDP's header besides IP's; "ip"
     where it begins with a transport's header of its own.
     min_mtu_bytes: the smallest largest-packet of a path that it can use (QUIC has such a minimum).
     parameters: a frozen dataclass whose fields have defaults; its instance reaches the endpoints.
     colour, marker: how figures draw it.
-    Raises ValueError where kind and parts do not fit.
+    Raises FieldError where the kind and the parts do not fit.
     """
 
     name: str
@@ -65,9 +65,9 @@ class TransportSpec:
             raise FieldError("parameters", f"{self.parameters!r} of {self.name} is not a dataclass")
 
     def make_parameters(self, values: Mapping[str, object]) -> object:
-        """Return the parameter instance with `values` (text is converted to the field's type) over the defaults.
+        """Return the parameters with `values` in the place of defaults; text is converted to the field's type.
 
-        Raises ValueError, in one sentence that begins with the key, for an unknown key or an unusable value.
+        Raises FieldError for an unknown key or an unusable value.
         """
         if self.parameters is None:
             for key in values:
@@ -182,7 +182,7 @@ class Registry:
             spec = entry.load()
         except (ImportError, AttributeError) as error:
             raise UnknownTransportError(f"transport {name!r} cannot be loaded: {error}") from error
-        except (Exception, SystemExit) as error:  # a third party's module runs whatever it likes when it is imported
+        except (Exception, SystemExit) as error:  # a third party's module may run any code when it is imported
             raise UnknownTransportError(
                 f"transport {name!r} cannot be loaded: {type(error).__name__}: {error}"
             ) from error

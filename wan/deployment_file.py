@@ -1,6 +1,6 @@
-"""What a deployment's file says, key by key.
+"""Reads the file of a deployment, key by key.
 
-The tables and their keys; those of the classes' fields that have a default may be left out::
+These are the tables and their keys. A key may be left out where the field of its class has a default::
 
     name, source
     [model]         layers, hidden, sequence, vocabulary, heads, kv_heads, ffn_hidden, ffn_matrices, experts,
@@ -23,7 +23,7 @@ from bicoastal.wan.transformer import Transformer
 from bicoastal.wan.units import parse_rate, parse_size, parse_time
 
 MOST_WHOLE = 10**12
-LEAST, MOST = 1e-15, 1e24  # nothing on earth is beyond, and no product of such numbers is infinite
+LEAST, MOST = 1e-15, 1e24  # wider than any real value, and products of such numbers stay finite
 
 
 def _whole(value: object) -> int:
@@ -37,7 +37,7 @@ def _whole(value: object) -> int:
 def _number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"{quoted(value)} is not a number")
-    return float(_sane(value, value))  # an integer that no float can be is refused first
+    return float(_sane(value, value))  # an integer that is too large for a float is refused first
 
 
 def _sane(number: float, value: object) -> float:
@@ -106,8 +106,7 @@ def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
     """Return the deployment that a file describes.
 
     Rates, latencies, sizes and `wan_rtt` are text with a unit, `flops` operations per second, precisions bytes. Raises
-    ValueError, in one sentence that begins with the key, for keys that are unknown or missing and for values that are
-    no use.
+    FieldError, with the key as its field, for keys that are unknown or missing and for unusable values.
     """
     values: dict[str, dict[str, object]] = {table: {} for table in _TABLES}
     header: dict[str, object] = {}
@@ -138,7 +137,7 @@ def _read(key: str, reader: _Reader, value: object) -> object:
 
 
 def _make(kind: type[Any], values: Mapping[str, object], tables: tuple[str, ...]) -> Any:
-    """Return kind(**values); what it lacks or refuses is called as in the file."""
+    """Return kind(**values); errors name the keys of the file."""
     for field in fields(kind):
         if field.default is MISSING and field.name not in values:
             raise FieldError(_key_of(field.name, tables), "this key is missing")
@@ -149,7 +148,7 @@ def _make(kind: type[Any], values: Mapping[str, object], tables: tuple[str, ...]
 
 
 def _key_of(name: str, tables: tuple[str, ...]) -> str:
-    """Return what a person finds in the file."""
+    """Return the key of a field in the file."""
     for table in tables:
         for key, (field, _) in _TABLES[table].items():
             if field == name:

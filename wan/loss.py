@@ -1,7 +1,7 @@
-"""Which packets the wire loses: inert specifications, and the processes that they start.
+"""Which packets are lost on the wire: specifications, and the processes that they start.
 
-A specification is hashable and can be pickled; `start(rng)` makes its process, one for each direction of each link,
-with a random stream of its own. A process is asked once for every packet that has been transmitted, in their order.
+A specification is hashable and can be pickled. `start(rng)` makes a process; each direction of each link has one, with
+a separate random stream. A process is asked once for every transmitted packet, in order.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from bicoastal.wan.randomness import Rng, SplitMix64, geometric
 
 
 class Packet(Protocol):
-    """What the world sees of a packet; `transports.base.Datagram` is one.
+    """The properties of a packet that a link reads; `transports.base.Datagram` has them.
 
     wire_bytes: size of the IP packet. burst_left: for the first transmission of a data-bearing packet, how many more
     of the same burst follow on this path; None for everything else.
@@ -33,7 +33,7 @@ class LossProcess(Protocol):
     """A running loss process."""
 
     def lost(self, packet: Packet, now: float, /) -> bool:
-        """Say whether this packet, submitted at `now`, is lost; every packet is asked about exactly once."""
+        """Return whether this packet, submitted at `now`, is lost; to be called exactly once for every packet."""
 
 
 class LossSpec(ABC):
@@ -43,7 +43,7 @@ class LossSpec(ABC):
 
     @abstractmethod
     def start(self, rng: Rng) -> LossProcess:
-        """Return a process in its initial state, that draws from `rng` and from nothing else."""
+        """Return a process in its initial state, which draws only from `rng`."""
 
     @property
     def mean_loss(self) -> float | None:
@@ -97,7 +97,7 @@ class _Skipping:
 class Bernoulli(LossSpec):
     """Each packet is lost with `probability`, independently; one draw is made for each loss, not for each packet.
 
-    Raises ValueError when it is no probability.
+    Raises FieldError when it is not a probability.
     """
 
     probability: float
@@ -107,7 +107,7 @@ class Bernoulli(LossSpec):
         check_probability("probability", self.probability)
 
     def start(self, rng: Rng) -> LossProcess:
-        """Return a process that has already drawn how many packets pass before the first loss."""
+        """Return a process that has already drawn the number of packets before the first loss."""
         return _Skipping(self.probability, rng) if self.probability else _Never()
 
     @property
@@ -136,7 +136,7 @@ class _Periodic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periodic(LossSpec):
-    """One packet in `every` is lost, like clockwork: the deterministic loss of RFC 9438 §5.1.
+    """Every `every`-th packet is lost: the deterministic loss of RFC 9438 §5.1.
 
     first: number of the first one lost, counted from 0; None means every - 1. min_wire_bytes: smaller packets are
     neither lost nor counted, so that acknowledgements can be left out. Raises FieldError.
@@ -164,7 +164,7 @@ class Periodic(LossSpec):
 
 
 class _GilbertElliott:
-    """Draws how long it stays in a state when it enters it, and then only where a state loses some of its packets."""
+    """Draws the duration of a state when it enters it; then it draws only in a state with partial loss."""
 
     __slots__ = ("_bad", "_leave", "_left", "_loss", "_rng")
 
@@ -189,7 +189,7 @@ class _GilbertElliott:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GilbertElliott(LossSpec):
-    """Losses that come in bursts: a good and a bad state, each with its own loss; the state may change after a packet.
+    """Losses in bursts: a good and a bad state, each with its own loss; the state may change after each packet.
 
     good_to_bad, bad_to_good: probability of the change, per packet. loss_good, loss_bad: of a loss in the state.
     Starts in the stationary distribution. Source: E. N. Gilbert, BSTJ 39 (1960); E. O. Elliott, BSTJ 42 (1963).
@@ -210,10 +210,10 @@ class GilbertElliott(LossSpec):
 
     @classmethod
     def from_means(cls, *, mean_loss: float, mean_burst_packets: float) -> Self:
-        """Return the process that loses whole bursts, from the share of packets lost and the mean length of a burst.
+        """Return the process that loses whole bursts, with the given share of losses and mean length of a burst.
 
         bad_to_good = 1 / burst; good_to_bad = bad_to_good * loss / (1 - loss), from the balance of the two states.
-        Raises ValueError when no such process exists.
+        Raises FieldError when no such process exists.
         """
         check_probability("mean_loss", mean_loss)
         if not 1 <= mean_burst_packets < float("inf"):
@@ -249,9 +249,9 @@ class _TailOfBurst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailOfBurst(LossSpec):
-    """The first transmission of the last `packets` data-bearing packets of each burst is lost, and nothing else is.
+    """Only the first transmission of the last `packets` data-bearing packets of each burst is lost.
 
-    Raises ValueError when it is not a whole number of at least 1.
+    Raises FieldError when `packets` is not a whole number of at least 1.
     """
 
     packets: int = 1
@@ -278,7 +278,7 @@ class _Combined:
 
     def lost(self, packet: Packet, now: float, /) -> bool:
         lost = False
-        for part in self._parts:  # every part sees every packet, whatever the others say
+        for part in self._parts:  # every part is asked about every packet, also when another part loses it
             if part.lost(packet, now):
                 lost = True
         return lost
@@ -286,9 +286,9 @@ class _Combined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined(LossSpec):
-    """A packet is lost when any of the parts loses it; each part has a stream of its own.
+    """A packet is lost when any of the parts loses it; each part has a separate stream.
 
-    Adding a part after the others changes nothing in what they do. Raises ValueError when there is no part.
+    A part that is added after the others does not change their losses. Raises FieldError when there is no part.
     """
 
     parts: tuple[LossSpec, ...]
@@ -302,12 +302,12 @@ class Combined(LossSpec):
                 raise FieldError("parts", f"{part!r} is not a kind of loss")
 
     def start(self, rng: Rng) -> LossProcess:
-        """Return the parts' processes side by side, each seeded from `rng` in their order."""
+        """Return a process that combines those of the parts, each seeded from `rng` in their order."""
         return _Combined([part.start(SplitMix64(rng.getrandbits(64))) for part in self.parts])
 
     @property
     def mean_loss(self) -> float | None:
-        """1 - product(1 - loss of the part): the parts are independent. None when one part's is."""
+        """1 - product(1 - loss of the part): the parts are independent. None when that of a part is None."""
         passed = 1.0
         for part in self.parts:
             if part.mean_loss is None:
@@ -317,5 +317,5 @@ class Combined(LossSpec):
 
     @property
     def reads_bursts(self) -> bool:
-        """Whether that of any part does."""
+        """Whether the loss of any part does."""
         return any(part.reads_bursts for part in self.parts)

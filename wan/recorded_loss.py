@@ -1,4 +1,4 @@
-"""Losses that are written down beforehand: packets by their numbers, and recordings. See `wan.loss`."""
+"""Losses that are known in advance: packets listed by number, and recorded traces. See `wan.loss`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class _Listed:
 class Listed(LossSpec):
     """Exactly the packets with these numbers are lost, counted from 0 among those of at least `min_wire_bytes`.
 
-    Raises ValueError for negative or repeated numbers.
+    Raises FieldError for negative or repeated numbers.
     """
 
     indices: tuple[int, ...]
@@ -69,7 +69,7 @@ class _Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace(LossSpec):
-    """A recording decides: packet after packet, True is lost. At its end it begins again, or (repeat=False) loss ends.
+    """A recording decides packet by packet; True means lost. At its end it repeats, or loss ends (repeat=False).
 
     min_wire_bytes: smaller packets are neither lost nor counted. Raises FieldError.
     """
@@ -79,7 +79,7 @@ class Trace(LossSpec):
     min_wire_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Check that there is something to repeat."""
+        """Check that the trace is not empty."""
         if not self.outcomes:
             raise FieldError("outcomes", "the trace is empty")
         check_whole("min_wire_bytes", self.min_wire_bytes, 0)
@@ -88,7 +88,7 @@ class Trace(LossSpec):
     def from_text(cls, text: str, *, repeat: bool = True, min_wire_bytes: int = 0) -> Self:
         """Read a trace written as 0 (arrived) and 1 (lost); white space, commas and `#` comments are skipped.
 
-        Raises ValueError, with the line, for any other character.
+        Raises FieldError, with the line, for any other character.
         """
         outcomes: list[bool] = []
         for number, line in enumerate(text.splitlines(), start=1):
@@ -105,7 +105,7 @@ class Trace(LossSpec):
 
     @property
     def mean_loss(self) -> float | None:
-        """The share of the recording, when it repeats and all packets count."""
+        """The share of losses in the recording; None when it does not repeat or small packets do not count."""
         if self.min_wire_bytes or not self.repeat:
             return None
         return sum(self.outcomes) / len(self.outcomes)

@@ -1,4 +1,4 @@
-"""Sites, the links between them and the paths across them: inert data, checked when it is made."""
+"""Sites, links between them, and paths across them: data that is checked when it is made."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from bicoastal.wan.checks import (
 from bicoastal.wan.loss import LossSpec, NoLoss
 from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
 
-MIN_MTU_BYTES = 576  # what every host must be able to take: RFC 791 §3.1
+MIN_MTU_BYTES = 576  # every host must accept packets of this size: RFC 791 §3.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class LinkSpec:
 
     rate_bps: bit/s of IP packets plus framing. delay_s: one-way propagation, seconds.
     queue_bytes: drop-tail queue before each direction's transmitter; None means one BDP, rate_bps * 2 * delay_s / 8.
-    mtu_bytes: largest IP packet. framing_bytes: what each packet takes on the wire besides its IP bytes
+    mtu_bytes: largest IP packet. framing_bytes: bytes of each packet on the wire besides its IP packet
     (38 for Ethernet: header 14, FCS 4, preamble 8, gap 12).
     loss: applied to packets from `a` to `b`, and from `b` to `a` too unless `loss_back` is given.
     jitter_s: each packet is late by a uniform draw from [0, jitter_s], without overtaking.
@@ -99,7 +99,7 @@ class LinkSpec:
 
     @property
     def queue_limit_bytes(self) -> int:
-        """The size of the queue: as given, else one BDP, but room for one full packet at least."""
+        """The size of the queue: as given, else one BDP, and at least one full packet."""
         if self.queue_bytes is not None:
             return self.queue_bytes
         return max(round(self.bdp_bytes), self.mtu_bytes + self.framing_bytes)

@@ -1,10 +1,10 @@
-"""A transformer as a planner sees it: how many parameters, how much arithmetic, how many activations it has to keep.
+"""A transformer model: the number of its parameters, operations and stored activations.
 
 Sources: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC '21,
 arXiv 2104.04473 (arithmetic), Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-arXiv 2205.05198 (activations and what recomputing them costs). What is neglected there is neglected here: biases,
-normalisation, position embeddings, the router of the experts, and the causal mask, which would halve attention's
-quadratic part.
+arXiv 2205.05198 (activations and the cost of recomputing them). Like the sources, this module neglects biases,
+normalisation, position embeddings, the router of the experts, and the causal mask, which would halve the quadratic part
+of attention.
 """
 
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ class Transformer:
 
     @property
     def active_layer_parameters(self) -> float:
-        """Of one layer, those that a token meets."""
+        """Of one layer, those that one token uses."""
         return self.attention_parameters + self.experts_per_token * self.expert_parameters
 
     @property

@@ -1,9 +1,9 @@
 """The kernel's own TCP as transports: sockets of a coast's process, one connection for each flow.
 
-A message is a header (the run's token, its number, its length) and its octets. Every connection begins with a greeting,
-a header alone: so the far end knows before the first burst whose it is, and its acknowledgement opens the window that
-the far end can receive (`initrwnd`, which counts from the first acknowledgement on). A connection whose headers lack
-the token is a stranger's and is closed.
+A message is a header (the run's token, the message's number, its length) and its octets. Every connection begins with a
+greeting, which is a header alone. It identifies the connection before the first burst. Its acknowledgement announces
+the receive window (`initrwnd`, which applies from the first acknowledgement on). A connection without the token is
+closed.
 """
 
 import os
@@ -21,18 +21,18 @@ from bicoastal.transports.registry import TransportSpec
 
 _HEADER = struct.Struct("!8sQQ")
 HEADER_BYTES = _HEADER.size
-TCP_HEADERS_BYTES = 52  # IPv4, TCP and its timestamps (RFC 791, 9293, 7323); SACK blocks come on top, uncounted
-_GREETING = (1 << 64) - 1  # in place of a message's number
+TCP_HEADERS_BYTES = 52  # IPv4, TCP, timestamps (RFC 791, 9293, 7323); SACK blocks are not counted
+_GREETING = (1 << 64) - 1  # in the place of a message's number
 _LARGEST_MESSAGE_BYTES = 1 << 40
 _CHUNK_BYTES = 1 << 18
 _BACKLOG = 4
 
 
 class KernelTcpEnd(FlowEnd):
-    """One end of a connection that the kernel drives.
+    """One end of a connection of the kernel's TCP.
 
-    congestion_control: the kernel's name of it. protocol: of the sockets, 0 for TCP. header_bytes: on the wire with
-    each segment, framing and encapsulation included. Raises UnsupportedError where the kernel does not have it.
+    congestion_control: its name in the kernel. protocol: of the sockets, 0 for TCP. header_bytes: on the wire for each
+    segment, with framing and encapsulation. Raises UnsupportedError where the kernel lacks the congestion control.
     """
 
     def __init__(self, context: EndContext, *, congestion_control: str, protocol: int = 0) -> None:
@@ -44,7 +44,7 @@ class KernelTcpEnd(FlowEnd):
         self._local = (end.address, context.port)
         self._remote = (end.peer_address, context.port)
         self.header_bytes = TCP_HEADERS_BYTES + context.added_bytes(context.flow.paths[0])
-        self._past = Tally()  # of connections that were closed
+        self._past = Tally()  # of closed connections
         self._rejected_connections = 0
         self._connection: socket.socket | None = None
         self._sender: _Sender | None = None
@@ -62,7 +62,7 @@ class KernelTcpEnd(FlowEnd):
 
     @property
     def name(self) -> str:
-        """The end, for sentences."""
+        """The name of the end in messages."""
         return f"{self._context.flow.name}:{self._context.role}"
 
     def _make_socket(self) -> socket.socket:
@@ -82,12 +82,12 @@ class KernelTcpEnd(FlowEnd):
     # -- the sender ---------------------------------------------------------------------------------------------------
 
     def open(self, now: float) -> None:
-        """Connect, if this is the client."""
+        """Connect when this end is the client."""
         if self._context.role == "client":
             self.connect()
 
     def connect(self) -> None:
-        """Begin a new connection; what is offered meanwhile waits for it."""
+        """Begin a new connection; messages that are offered meanwhile wait for it."""
         connection = self._connection = self._make_socket()
         self.prepare(connection)
         connection.bind((self._local[0], 0))
@@ -95,7 +95,7 @@ class KernelTcpEnd(FlowEnd):
         self._clock.on_writable(connection.fileno(), self._connected)
 
     def prepare(self, connection: socket.socket) -> None:
-        """Set what a new connection is to have, before its handshake."""
+        """Set options of a new connection before its handshake."""
 
     def _connected(self, now: float) -> None:
         connection = self._connection
@@ -115,9 +115,9 @@ class KernelTcpEnd(FlowEnd):
         self._context.listener.connected(self._context.flow.name, now)
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
-        """Hand a message to the kernel, as fast as it takes it.
+        """Give a message to the kernel as fast as it accepts it.
 
-        Its header goes with it: alone it would be a segment of its own, and take a packet's place in the window.
+        The header is sent together with the data: alone it would take a segment, and a packet's place in the window.
         """
         header = memoryview(_HEADER.pack(self._context.token, message_id, len(data)))
         if self._sender is None:
@@ -141,16 +141,16 @@ class KernelTcpEnd(FlowEnd):
         _Receiver(self, connection)
 
     def greeted(self, connection: socket.socket) -> None:
-        """A connection has shown the token: it is the flow's from now on."""
+        """Use a connection that has presented the token as the flow's connection."""
         self.retire()
         self._connection = connection
 
     def rejected_connection(self) -> None:
-        """A connection did not show the token."""
+        """Count a connection that did not present the token."""
         self._rejected_connections += 1
 
     def retire(self) -> None:
-        """Close the present connection, and keep what it has counted."""
+        """Close the present connection and keep its counts."""
         if self._connection is not None:
             self._past = self.tally()
             self._rejected_connections = 0
@@ -172,15 +172,15 @@ class KernelTcpEnd(FlowEnd):
         return self._context
 
     def info(self) -> TcpInfo | None:
-        """Return what the kernel tells of the connection, None while there is none."""
+        """Return the kernel's figures of the connection, or None while there is no connection."""
         return None if self._connection is None else self.read_info(self._connection)
 
     def read_info(self, connection: socket.socket) -> TcpInfo:
-        """Return what the kernel tells of a connection."""
+        """Return the kernel's figures of a connection."""
         return read_tcp_info(connection)
 
     def tally(self) -> Tally:
-        """Return what the kernel has counted; packets are segments with payload, repairs its retransmissions."""
+        """Return the kernel's counts: packets are segments with payload, repairs are retransmissions."""
         info = self.info()
         if info is None:
             return self._past + Tally(counters=Counters(rejected=self._rejected_connections))
@@ -195,7 +195,7 @@ class KernelTcpEnd(FlowEnd):
         return self._past + Tally(wire_bytes=wire_bytes, counters=counters)
 
     def sample(self, now: float) -> Sample:
-        """Return the point of the time series that the kernel tells."""
+        """Return the present sample from the kernel's figures."""
         info = self.info()
         if info is None:
             return Sample()
@@ -217,7 +217,7 @@ class KernelTcpEnd(FlowEnd):
 
 
 class _Sender:
-    """Feeds a connection as fast as the kernel takes it."""
+    """Writes to a connection as fast as the kernel accepts data."""
 
     def __init__(self, end: KernelTcpEnd, connection: socket.socket) -> None:
         self._end = end
@@ -228,9 +228,9 @@ class _Sender:
     def offer(self, parts: Sequence[memoryview], now: float) -> None:
         self._parts += parts
         if not self._watching:
-            self._feed(now)
+            self._write(now)
 
-    def _feed(self, now: float) -> None:
+    def _write(self, now: float) -> None:
         try:
             while self._parts:
                 sent = self._connection.sendmsg(self._parts)
@@ -245,11 +245,11 @@ class _Sender:
             self._end.context.listener.failed(f"{self._end.name}: {error.strerror}")
         if bool(self._parts) != self._watching:
             self._watching = not self._watching
-            self._end.context.clock.on_writable(self._connection.fileno(), self._feed if self._watching else None)
+            self._end.context.clock.on_writable(self._connection.fileno(), self._write if self._watching else None)
 
 
 class _Receiver:
-    """Takes messages from a connection. Its first header has to show the token."""
+    """Reads messages from a connection. Its headers must contain the token."""
 
     def __init__(self, end: KernelTcpEnd, connection: socket.socket) -> None:
         self._end = end
@@ -268,22 +268,22 @@ class _Receiver:
             return
         except OSError:
             got = 0
-        if not got:  # the far end has closed it: the run is over, or it makes a new connection
-            self._leave(keep=self._greeted)
+        if not got:  # the far end has closed it: the run is over, or a new connection follows
+            self._stop_reading(keep=self._greeted)
             return
         self._room = self._room[got:]
         if not self._room:
-            self._whole(now)
+            self._on_complete(now)
 
-    def _whole(self, now: float) -> None:
-        """A header, or a message, is whole."""
+    def _on_complete(self, now: float) -> None:
+        """Handle a complete header or message."""
         if self._data is not None:
             self._deliver(self._data, now)
             return
         token, self._message_id, length = _HEADER.unpack(self._header)
         if token != self._end.context.token or length > _LARGEST_MESSAGE_BYTES:
             self._end.rejected_connection()
-            self._leave(keep=False)
+            self._stop_reading(keep=False)
             return
         if not self._greeted:
             self._greeted = True
@@ -301,8 +301,8 @@ class _Receiver:
         self._data, self._room = None, memoryview(self._header)
         self._end.context.listener.delivered(self._end.context.flow.name, self._message_id, data, now)
 
-    def _leave(self, *, keep: bool) -> None:
-        """Hear no more of the connection; one that was the flow's is kept for its figures."""
+    def _stop_reading(self, *, keep: bool) -> None:
+        """Stop reading the connection; keep it open for its figures when it was the flow's connection."""
         self._end.context.clock.on_readable(self._connection.fileno(), None)
         if not keep:
             self._connection.close()

@@ -1,4 +1,4 @@
-"""What the kernel tells of a TCP connection: `struct tcp_info` of linux/tcp.h, read with getsockopt(TCP_INFO)."""
+"""The kernel's figures of a TCP connection: `struct tcp_info` of linux/tcp.h, read with getsockopt(TCP_INFO)."""
 
 import socket
 import struct
@@ -15,10 +15,10 @@ _LONGEST = 512
 
 
 class TcpInfo(NamedTuple):
-    """A connection at an instant. Times in seconds, rates in bit/s of payload, windows in segments.
+    """The state of a connection. Times are in seconds, rates in bit/s of payload, windows in segments.
 
-    bytes_sent: of payload, repeats included; segments_sent: with and without payload. timeouts: expiries of the
-    retransmission timer, 0 where the kernel is too old to tell. delivery_rate_bps: of the newest sample.
+    bytes_sent: payload, repeats included. segments_sent: with and without payload. timeouts: expiries of the
+    retransmission timer, 0 where the kernel is too old to report them. delivery_rate_bps: of the newest sample.
     """
 
     mss_bytes: int
@@ -38,12 +38,12 @@ class TcpInfo(NamedTuple):
 
 
 def read_tcp_info(connection: socket.socket) -> TcpInfo:
-    """Return what the kernel tells. Raises OSError, and ValueError where it tells too little (before Linux 4.19)."""
+    """Return the kernel's figures. Raises OSError, and ValueError for kernels before Linux 4.19."""
     return parse_tcp_info(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LONGEST))
 
 
 def parse_tcp_info(octets: bytes) -> TcpInfo:
-    """Return what a `struct tcp_info` says. Raises ValueError for one that is too short."""
+    """Return the figures of a `struct tcp_info`. Raises ValueError when it is too short."""
     if len(octets) < _LAYOUT.size:
         raise ValueError(f"the kernel tells {len(octets)} bytes of a connection; Linux 4.19 and later tell more")
     fields = _LAYOUT.unpack_from(octets)
@@ -68,8 +68,9 @@ def parse_tcp_info(octets: bytes) -> TcpInfo:
 
 
 def combined_info(parts: Sequence[TcpInfo]) -> TcpInfo:
-    """Return one for several subflows: sums of windows, counts and rates, the segments' size and the least round trip
-    of the first and the fastest, and the mean round trip.
+    """Return the figures of several subflows together: windows, counts and rates are added.
+
+    rtt_s is the mean, min_rtt_s the least, and mss_bytes that of the first subflow. Raises FieldError for no subflow.
     """
     if not parts:
         raise FieldError("parts", "there is none")

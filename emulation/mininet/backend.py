@@ -12,7 +12,7 @@ from bicoastal.emulation.traffic.flows import Flow
 
 
 class MininetBackend(RealPacketsBackend):
-    """Runs our transports over UDP, and the kernel's own TCP, on Mininet's hosts. Where Mininet is: in the guest."""
+    """Runs our transports over UDP, and the kernel's TCP, on Mininet's hosts. The guest of vagrant/ has Mininet."""
 
     name: ClassVar[str] = "mininet"
 

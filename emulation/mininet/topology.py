@@ -1,11 +1,10 @@
-"""The coasts and the WAN between them as a Mininet topology: inert data, made real by Mininet.
+"""The coasts and the WAN between them as a Mininet topology, which Mininet sets up.
 
     mn --custom emulation/mininet/topology.py --topo bicoastal[,planes=4,hosts=2,rate=5000000]
 
 Each path is a chain of bridges between the coasts. A cable between two bridges carries one stage of every link in each
-direction, on the interface that packets leave by: first its transmitter, then its wire, as `emulation.real.netem`
-has them, and its `DEPARTURE` on the hosts' interfaces. Mininet's own `TCLink` options (bw, delay, loss) can be given to
-any cable as well.
+direction, on the interface through which packets leave. The stages are those of `emulation.real.netem`, in their order,
+with `DEPARTURE` on the hosts' interfaces. A cable also accepts Mininet's own `TCLink` options (bw, delay, loss).
 """
 
 import re
@@ -30,9 +29,9 @@ MOST_HOSTS = 100  # of a coast
 
 
 def run_on(node: Node, argv: Sequence[str], text: str = "") -> str:
-    """Run a short command on a node; return what it wrote. Raises UnsupportedError with its own words when it fails.
+    """Run a short command on a node; return its output. Raises UnsupportedError with its error output when it fails.
 
-    Mininet's `cmd` would go on as if nothing had been.
+    Mininet's `cmd` would ignore the failure.
     """
     done = subprocess.run(
         ["mnexec", "-a", str(node.pid), *argv], input=text, capture_output=True, text=True, check=False
@@ -44,7 +43,7 @@ def run_on(node: Node, argv: Sequence[str], text: str = "") -> str:
 
 
 class CoastHost(Host):  # type: ignore[misc]
-    """A host whose kernel parameters are set before it has any interface. sysctls: by name."""
+    """A host whose kernel parameters are set before it has an interface. sysctls: values by name."""
 
     def __init__(self, name: str, sysctls: Mapping[str, str] | None = None, **parameters: Any) -> None:
         super().__init__(name, **parameters)
@@ -53,7 +52,7 @@ class CoastHost(Host):  # type: ignore[misc]
 
 
 class Bridge(LinuxBridge):  # type: ignore[misc]
-    """A learning bridge; its interfaces may be called what they like, and a failure is not passed over."""
+    """A learning bridge, whose interfaces may have any names; a failure raises an error."""
 
     def start(self, _controllers: Sequence[object]) -> None:
         """Make the bridge."""
@@ -66,10 +65,10 @@ class Bridge(LinuxBridge):  # type: ignore[misc]
 
 
 class StageInterface(TCIntf):  # type: ignore[misc]
-    """An interface that can carry a stage of a link: `stage` holds the words of `tc qdisc add dev … root`."""
+    """An interface with a stage of a link. `stage`: the words after `tc qdisc add dev … root`."""
 
     def config(self, mtu: int | None = None, stage: Sequence[str] | None = None, **parameters: Any) -> Any:
-        """Configure the interface as Mininet does; then size, offloads and stage. Raises UnsupportedError."""
+        """Configure the interface as Mininet does, then its offloads, MTU and stage. Raises UnsupportedError."""
         result = super().config(**parameters)
         switches = [word for offload in OFFLOADS for word in (offload, "off")]
         run_on(self.node, ["ethtool", "-K", self.name, *switches])
@@ -81,7 +80,7 @@ class StageInterface(TCIntf):  # type: ignore[misc]
 
 
 class Cable(Link):  # type: ignore[misc]
-    """A virtual cable whose ends are wherever the nodes are, in the root namespace or in any other."""
+    """A virtual cable between two nodes, each in the root namespace or in any other."""
 
     def __init__(self, one: Node, other: Node, **parameters: Any) -> None:
         parameters.setdefault("cls1", StageInterface)
@@ -101,7 +100,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
     """Hosts on both coasts, and a chain of bridges for every path between them.
 
     wiring: names, addresses and cables, from `plan`; without it, `planes` paths of `rate` bit/s with 60 ms of RTT and
-    one packet lost in 10,000. hosts: how many at each coast, called like the site and counted from 1. seed: as for
+    one packet lost in 10,000. hosts: the number at each coast, with the site's name and a number from 1. seed: as for
     `netem.path_stages`. Raises ValueError, UnsupportedError for what netem cannot express.
     """
 
@@ -170,7 +169,7 @@ def plan(topology: Topology, *, tag: str) -> Wiring:
 
 
 def default_topology(planes: int, rate_bps: float) -> Topology:
-    """Return `planes` paths of their own between two coasts, 60 ms of RTT each, jumbo frames, one loss in 10,000."""
+    """Return `planes` separate paths between two coasts, each with an RTT of 60 ms, jumbo frames, loss 1e-4."""
     names = [f"plane{number}" for number in range(int(planes))]
     return Topology(
         sites=(Site(name="west"), Site(name="east")),
@@ -191,7 +190,7 @@ def default_topology(planes: int, rate_bps: float) -> Topology:
 
 
 def host_names(sites: Sequence[str]) -> dict[str, str]:
-    """Return what the hosts of each site are called, before their number: like the site where Mininet can have that."""
+    """Return the name of each site's hosts, without their number: the site's, where Mininet accepts it."""
     return {
         site: site if _NAME.fullmatch(site) and not site[-1].isdigit() else f"coast{chr(ord('a') + at)}"
         for at, site in enumerate(sites)
@@ -203,7 +202,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _address(first: str, number: int) -> str:
-    """Return the address of a coast's host on a path: two apart, since both coasts share the subnet."""
+    """Return the address of a coast's host on a path; they differ by two, since both coasts share the subnet."""
     network, _, last = first.rpartition(".")
     return f"{network}.{int(last) + 2 * number}"
 

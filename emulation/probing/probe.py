@@ -1,7 +1,7 @@
-"""Measure every path before it is used: delay, rate and loss against the specification.
+"""Measures every path before it is used, and compares delay, rate and loss with the specification.
 
-A link that was set up wrong (a kernel without netem, a queue of 25 packets, "Gbps" read as gigabytes) makes figures
-that look fine. Both ends' sockets are in this process, so one clock stamps both; arrivals are stamped by the kernel.
+A link that was set up wrongly (a kernel without netem, a queue of 25 packets, "Gbps" read as gigabytes) gives figures
+that look plausible. Both ends' sockets are in this process, so one clock stamps both; the kernel stamps arrivals.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,19 @@ from bicoastal.wan.units import format_rate
 _SMALL_BYTES = 92  # IP packet of the delay and loss measurements
 _DELAY_PACKETS = 100
 _DELAY_INTERVAL_S = 4e-3
-_TRAIN_S = 0.25  # of the link's own time
+_TRAIN_S = 0.25  # of the link's time
 _TRAIN_PACKETS = (60, 6000)
-_FIT_IN_QUEUE = 5  # packets of a train, one of them being sent: in a queue of fewer a steady train alone finds no room
-_EXCESS = 1.3  # how much faster than the link the train is sent, so that the queue never runs dry
-_LONGEST_S = 60.0  # of all trains together; more would be a link that nobody waits for
+_FIT_IN_QUEUE = (
+    5  # packets of a train, the one in transmission included; in a smaller queue a steady train loses packets
+)
+_EXCESS = 1.3  # the train's rate over the link's, so that the queue is never empty
+_LONGEST_S = 60.0  # of all trains together; slower links are refused
 _LOSS_SHARE = 0.25  # of the rate: no queue builds up
 _LOSS_PACKETS_PER_S = 8000  # all directions together
-_LOSSES_WANTED = 20.0  # if they can be had in the time
+_LOSSES_WANTED = 20.0  # where the time allows it
 _LOSS_PACKETS = 200  # at least
 _ATTEMPTS = 3
-_TOLD = 2  # problems, in a sentence for people
+_TOLD = 2  # problems that a message names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class ProbeResult:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is off, one sentence each, with the measured and the wanted figure."""
+        """The deviations, one sentence each, with the measured and the wanted figure."""
         return tuple(f"{each.path} {each.direction} {one}" for each in self.directions for one in each.problems)
 
     def require(self) -> None:
@@ -61,12 +63,12 @@ class ProbeResult:
 
 
 def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: float = 1.5) -> ProbeResult:
-    """Measure every path. Nothing else may be sent meanwhile, and relays should be calm (`Relays(calm=True)`).
+    """Measure every path. No other traffic may be sent meanwhile, and relays should be calm (`Relays(calm=True)`).
 
-    loss_time_s: for how long losses are counted, on all paths at once; delays take half a second more, and rates half
-    a second for each path. A delay or a rate that is off is measured again, twice at most: a busy machine disturbs one
-    train, a wrong link all of them. Losses are counted once, or chance would have three chances.
-    Raises RunFailedError when sockets cannot be had, UnsupportedError for links so slow that this takes minutes.
+    loss_time_s: how long losses are counted, on all paths at once. Delays take half a second more, and rates half a
+    second for each path. A delay or a rate outside its tolerance is measured again, at most twice: a busy machine
+    disturbs one train, a wrong link disturbs all. Losses are counted once; repetition would change their significance.
+    Raises RunFailedError when sockets cannot be made, UnsupportedError for links so slow that this takes minutes.
     """
     tolerances = tolerances or Tolerances()
     topology = coasts.wiring.topology
@@ -109,7 +111,7 @@ def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: 
 
 
 class _ExpectedLine(Line):
-    """A line, what it should be like, and the size of the IP packets of its train."""
+    """A line with its expected figures, and the size of the IP packets of its train."""
 
     def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
         super().__init__(coasts, path, back=back)
@@ -133,7 +135,7 @@ def require_measurable(topology: Topology) -> None:
 
 
 def _train_bytes(topology: Topology, path: str, mtu_bytes: int) -> int:
-    """Return the size of the IP packets of a train: full ones, or as many to a queue as keep its link busy."""
+    """Return the size of a train's IP packets: full packets, or smaller ones so that enough fit in the queue."""
     overhead_bytes = topology.paths[path].overhead_bytes
     fitting = min(
         link.queue_limit_bytes // _FIT_IN_QUEUE - link.framing_bytes - overhead_bytes

@@ -1,6 +1,6 @@
-"""Trains of datagrams over one direction of a path, both of whose ends are in this process: one clock stamps both.
+"""Trains of datagrams over one direction of a path. Both ends are in this process, so one clock stamps both.
 
-What arrives is stamped by the kernel, so that a busy process tells the link's delay and not its own.
+The kernel stamps arrivals, so that the delay of a busy process is not measured.
 """
 
 import secrets
@@ -16,18 +16,19 @@ from bicoastal.emulation.ground.coasts import Coasts
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _TIMESPEC = struct.Struct("@ll")
-_HEAD = struct.Struct("!QI")  # a token that tells this train from others, and the datagram's number
+_HEAD = struct.Struct("!QI")  # a token that identifies the train, and the datagram's number
 _HEADERS_BYTES = 28  # IPv4 and UDP
 _BUFFER_BYTES = 64 << 20
-_AT_ONCE = 4  # datagrams that a sender which is late may send before it looks at what has arrived
+_AT_ONCE = 4  # datagrams that a late sender may send before it reads arrivals
 _SETTLING_S = 0.05
 _REFINEMENTS = 10
 
 
 class Line:
-    """One direction of a path, with a socket at either end.
+    """One direction of a path, with a socket at each end.
 
-    settling_s: what was sent so long ago has arrived or is lost. Raises RunFailedError when sockets cannot be had.
+    settling_s: the time after which a datagram has arrived or is lost. Raises RunFailedError when sockets cannot be
+    had.
     """
 
     def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
@@ -60,7 +61,7 @@ class Line:
 class PacketTrain:
     """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number.
 
-    catches_up: a sender that was held up makes up for it, whatever the queue says to that.
+    catches_up: a sender that was delayed sends all overdue datagrams at once, even when the queue may drop some.
     """
 
     line: Line
@@ -75,17 +76,17 @@ class PacketTrain:
 
     @property
     def due_s(self) -> float:
-        """When the next one is to be sent."""
+        """When the next datagram is to be sent."""
         return self.began_s + len(self.sent_s) * self.interval_s
 
     def send(self, filling: bytes) -> None:
-        """Send the next one, which ends with `filling`."""
+        """Send the next datagram, which ends with `filling`."""
         number = len(self.sent_s)
         self.sent_s.append(time.monotonic())
         self.line.sender.send(_HEAD.pack(self.token, number) + filling)
 
     def collect(self) -> None:
-        """Take what has arrived, as the kernel stamped it; what belongs to other trains is dropped."""
+        """Take the arrivals with the kernel's stamps; datagrams of other trains are dropped."""
         offset_s = time.time() - time.monotonic()
         while True:
             try:
@@ -99,9 +100,10 @@ class PacketTrain:
 
 
 def send_trains(trains: Sequence[PacketTrain]) -> None:
-    """Send all trains side by side, each at its own pace; then wait until all that will arrive has arrived.
+    """Send all trains at the same time, each at its own rate; then wait until no more can arrive.
 
-    A train that does not catch up sends only a few at once when it is late: what a queue would drop is no link's loss.
+    A train that does not catch up sends only a few datagrams at once when it is late, since a drop by the queue is not
+    the link's loss.
     """
     filling = [bytes(train.packet_bytes - _HEADERS_BYTES - _HEAD.size) for train in trains]
     for train in trains:

@@ -1,6 +1,6 @@
-"""Transports that the suite runs: a plain one that works, and others that fail in ways which a world has to notice.
+"""The suite's transports: a simple one that works, and others that fail in ways that a world must detect.
 
-They are resolved by the names below, `module:attribute`, so that any process that has this package finds them.
+They are resolved by the names below, `module:attribute`, so that every process with this package finds them.
 """
 
 import struct
@@ -34,7 +34,7 @@ _TIMEOUT_S = 0.2
 
 
 class _Frame(NamedTuple):
-    """What travels; its octets begin with their CRC-32."""
+    """The content of a datagram; its octets begin with their CRC-32."""
 
     kind: int
     sequence: int = 0
@@ -67,7 +67,7 @@ class ProbeParameters:
 
 
 class _Plain(Endpoint):
-    """Selective repeat with a fixed window and a fixed timer: slow, and right."""
+    """Selective repeat with a fixed window and a fixed timer: slow and correct."""
 
     def __init__(self, context: EndpointContext) -> None:
         parameters = context.parameters
@@ -79,7 +79,9 @@ class _Plain(Endpoint):
         self._connected = False
         self._hello_at = 0.0 if self._client else float("inf")
         self._waiting: deque[_Frame] = deque()
-        self._flying: dict[int, tuple[_Frame, float]] = {}  # with the deadline: all wait as long, so the first is next
+        self._flying: dict[
+            int, tuple[_Frame, float]
+        ] = {}  # with the deadline; all timeouts are equal, so the first entry is due first
         self._replies: list[_Frame] = []
         self._next_sequence = 0
         self._seen: set[int] = set()
@@ -126,7 +128,7 @@ class _Plain(Endpoint):
             self.deliver(frame.message_id, data)
 
     def deliver(self, message_id: int, data: bytearray) -> None:
-        """Pass a whole message on."""
+        """Report a whole message to the application."""
         self.events.append(MessageReceived(message_id=message_id, data=data))
 
     def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
@@ -164,21 +166,21 @@ class _Plain(Endpoint):
 
 
 class _Mute(_Plain):
-    """Its server hears nothing, so no handshake ends."""
+    """A transport whose server ignores all datagrams, so that no handshake ends."""
 
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
         pass
 
 
 class _Failing(_Plain):
-    """It connects, and gives up when there is something to send."""
+    """A transport that connects, and fails when there is something to send."""
 
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         self.events.append(Failed(reason=FAILURE))
 
 
 class _Flipping(_Plain):
-    """It delivers every message with one bit flipped."""
+    """A transport that delivers every message with one flipped bit."""
 
     def deliver(self, message_id: int, data: bytearray) -> None:
         bit = self.parameters.bit % (8 * len(data))
@@ -187,7 +189,7 @@ class _Flipping(_Plain):
 
 
 class _Stalling(_Plain):
-    """It delivers the first message that it gets, and no other."""
+    """A transport that delivers its first message and no other."""
 
     def deliver(self, message_id: int, data: bytearray) -> None:
         if message_id == 0:
