@@ -16,6 +16,7 @@ from typing import Any
 from bicoastal.emulation.clock import Clock
 from bicoastal.transports.base import Datagram, Machine
 from bicoastal.transports.events import Event
+from bicoastal.wan.units import INFINITY
 
 ARRIVAL, DEPARTURE, TIMER, APPLICATION, SAMPLING = range(5)
 
@@ -44,7 +45,7 @@ class _Allowance:
     def __init__(self, most: int, within_s: float) -> None:
         self._most = most
         self._within_s = within_s
-        self._since_s = float("-inf")
+        self._since_s = -INFINITY
         self._count = 0
 
     def exceeded(self, now: float) -> bool:
@@ -90,7 +91,7 @@ class Port:
         self._departing: defaultdict[int, EventQueue] = defaultdict(
             deque
         )  # per path: depart_at never decreases along one
-        self._armed_at = float("inf")
+        self._armed_at = INFINITY
         self._received_since_timer = False  # anything since the last timer
         self._events = _Allowance(EVENT_LIMIT, 0.0)
         self._instant_timers = _Allowance(SPIN_LIMIT, 0.0)
@@ -134,7 +135,7 @@ class Port:
     def _fire(self, armed_at: float, now: float) -> None:
         if armed_at != self._armed_at:
             return  # an earlier timer has replaced this one
-        self._armed_at = float("inf")
+        self._armed_at = INFINITY
         timer = self.machine.get_timer()
         if timer is None:
             return
@@ -195,7 +196,7 @@ class Driver:
     def run(self) -> None:
         """Execute events in their order until `stop` is called or no event is left.
 
-        Raises SpinningError, and whatever an action raises.
+        Raises SpinningError, and the exceptions of actions.
         """
         heap, clock = self._heap, self.clock
         passes_by_itself = clock.passes_by_itself

@@ -78,7 +78,7 @@ class Sample:
 class Counters:
     """What an endpoint has counted since it was made; all monotone.
 
-    `repairs` are packets that carry data sent before, whatever triggered them (or redundancy, for codes); `probes`
+    `repairs` are packets that carry data sent before, for any reason (or redundancy, for codes); `probes`
     those sent to elicit an acknowledgement at the tail; `timeouts` the expiries of a retransmission timer;
     `spurious` the repairs later found needless; `rejected` the datagrams that were malformed or failed a check.
     """
@@ -112,27 +112,27 @@ def sum_counters(parts: Iterable[Counters]) -> Counters:
 
 
 class Machine(ABC):
-    """A sans-IO state machine: endpoints are machines, services are machines."""
+    """A sans-IO state machine: every endpoint and every service is one."""
 
     @abstractmethod
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
-        """Take a datagram that arrived at `now`. Malformed ones are dropped and counted, never raised on."""
+        """Take a datagram that arrived at `now`. A malformed one is dropped and counted, and raises nothing."""
 
     @abstractmethod
     def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
-        """Return, and forget, what is to be sent; `depart_at` never decreases along one path."""
+        """Remove and return the datagrams to send; `depart_at` never decreases along one path."""
 
     @abstractmethod
     def get_timer(self) -> float | None:
-        """Return when `handle_timer` is to be called, or None. Cheap: it is asked after every datagram."""
+        """Return when `handle_timer` is to be called, or None. It must be fast: it is called after every datagram."""
 
     @abstractmethod
     def handle_timer(self, now: float) -> None:
-        """Act on the timer. Afterwards `get_timer()` lies in the future, or the machine has something to send."""
+        """Handle the timer. Afterwards `get_timer()` is in the future, or the machine has something to send."""
 
     @abstractmethod
     def next_event(self) -> Event | None:
-        """Return, and forget, the oldest event, or None."""
+        """Remove and return the oldest event, or None."""
 
 
 class Endpoint(Machine):
@@ -140,7 +140,7 @@ class Endpoint(Machine):
 
     @abstractmethod
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
-        """Queue a whole message, whose size is thereby known. `data` must not change until it is delivered.
+        """Queue a whole message. `data` must not change until it is delivered.
 
         `message_id` is an unsigned 64-bit integer that the far end's `MessageReceived` repeats.
         Raises ValueError when it is not.
@@ -156,29 +156,29 @@ class Endpoint(Machine):
 
 
 class Pacer(Machine):
-    """What steers the pace of a native transport, whose program carries the data itself and keeps to `rate_bps`.
+    """Sets the rate of a native transport, whose program carries the data itself and keeps to `rate_bps`.
 
-    It speaks to services only. `Connected` says that it has a rate worth keeping to; every change of the rate after
-    that comes with an event.
+    It communicates with services only. The event `Connected` means that it has its first usable rate; every later
+    change of the rate comes with an event.
     """
 
     @property
     @abstractmethod
     def rate_bps(self) -> float:
-        """How fast the program may send, bits per second on the wire, everything included."""
+        """The rate at which the program may send, bit/s on the wire, headers and framing included."""
 
     @abstractmethod
     def announce(self, unsent_bytes: int, now: float) -> None:
-        """A burst begins, or grows, and has so much left to send; or it is over, with 0."""
+        """Take the unsent bytes of a burst that begins or grows; 0 means that the burst is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointContext:
     """What an endpoint, or a pacer, is made from. `role` is "client" (offers the handshake) or "server".
 
-    `flow` names the flow, alike at both ends; `parameters` is an instance of the transport's parameter class. `secret`
-    is known to the ends of the run and to nobody else, so that they can tell each other from strangers; None where
-    there are no strangers, as in the simulator.
+    `flow`: the flow's name, the same at both ends. `parameters`: an instance of the transport's parameter class.
+    `secret`: known only to the ends of the run, which use it to recognise each other; None where no other process can
+    send packets, as in the simulator.
     """
 
     role: str
@@ -197,7 +197,7 @@ class EndpointContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlacement:
-    """A machine that serves all flows of a transport, and the site it stands at."""
+    """A machine that serves all flows of a transport, and the site where it runs."""
 
     name: str
     site: str

@@ -11,6 +11,7 @@ from typing import Protocol, Self
 
 from bicoastal.wan.checks import FieldError, check_probability, check_whole
 from bicoastal.wan.randomness import Rng, SplitMix64, geometric
+from bicoastal.wan.units import INFINITY
 
 
 class Packet(Protocol):
@@ -216,7 +217,7 @@ class GilbertElliott(LossSpec):
         Raises FieldError when no such process exists.
         """
         check_probability("mean_loss", mean_loss)
-        if not 1 <= mean_burst_packets < float("inf"):
+        if not 1 <= mean_burst_packets < INFINITY:
             raise FieldError("mean_burst_packets", f"{mean_burst_packets!r} is not a number of at least 1")
         if mean_loss >= mean_burst_packets / (mean_burst_packets + 1):  # a gap between bursts is one packet or more
             raise FieldError(

@@ -6,12 +6,13 @@ a larger share of it.
 """
 
 from dataclasses import dataclass, replace
-from math import inf, prod, sqrt
+from math import prod, sqrt
 
 from bicoastal.wan.allreduce import AllReduceSpec
 from bicoastal.wan.checks import check_positive
 from bicoastal.wan.schedule import LinkEvent, RateStep
 from bicoastal.wan.topology import LinkSpec, Topology
+from bicoastal.wan.units import INFINITY
 
 _STEPS = (1, 2, 5)
 
@@ -99,5 +100,5 @@ def dimensionless_groups(topology: Topology, path: str, payload_bytes: float) ->
         payload_per_bdp=packets / bdp_packets,
         bdp_packets=bdp_packets,
         losses_per_burst=None if loss is None else loss * packets,
-        window_per_bdp=None if loss is None else sqrt(1.5 / loss) / bdp_packets if loss else inf,
+        window_per_bdp=None if loss is None else sqrt(1.5 / loss) / bdp_packets if loss else INFINITY,
     )

@@ -14,6 +14,7 @@ from bicoastal.wan.checks import (
 )
 from bicoastal.wan.loss import LossSpec, NoLoss
 from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
+from bicoastal.wan.units import INFINITY
 
 MIN_MTU_BYTES = 576  # every host must accept packets of this size: RFC 791 §3.1
 
@@ -245,7 +246,7 @@ class Topology:
 
         Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1, 1959.
         """
-        delays_s = {each.name: float("inf") for each in self.sites}
+        delays_s = {each.name: INFINITY for each in self.sites}
         for name in (site, other):
             if name not in delays_s:
                 raise KeyError(name)

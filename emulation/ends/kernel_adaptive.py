@@ -21,6 +21,7 @@ from bicoastal.emulation.ends.kernel_options import set_initial_windows, set_pac
 from bicoastal.emulation.ends.kernel_tcp import KernelTcpEnd
 from bicoastal.emulation.ends.tcp_info import TcpInfo
 from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.units import INFINITY
 
 _POLL_S = 0.002
 _ROW_S = 0.016  # the least time of acknowledgements in a row from which a rate is calculated
@@ -71,7 +72,7 @@ class Learned:
     """What was learned about a path. window_segments: the window reached without loss."""
 
     window_segments: int = 0
-    min_rtt_s: float = float("inf")
+    min_rtt_s: float = INFINITY
 
 
 class KernelAdaptiveEnd(KernelTcpEnd):

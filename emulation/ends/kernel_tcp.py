@@ -18,6 +18,7 @@ from bicoastal.emulation.ends.tcp_info import TcpInfo, read_tcp_info
 from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.base import Counters, Sample
 from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.units import INFINITY
 
 _HEADER = struct.Struct("!8sQQ")
 HEADER_BYTES = _HEADER.size
@@ -203,7 +204,7 @@ class KernelTcpEnd(FlowEnd):
         return Sample(
             cwnd_bytes=float(info.cwnd_segments * info.mss_bytes),
             in_flight_bytes=float(info.in_flight_segments * info.mss_bytes),
-            pacing_rate_bps=None if pacing_bps == float("inf") else pacing_bps,
+            pacing_rate_bps=None if pacing_bps == INFINITY else pacing_bps,
             srtt_s=info.rtt_s,
         )
 

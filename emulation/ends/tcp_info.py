@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bicoastal.wan.checks import FieldError
+from bicoastal.wan.units import INFINITY
 
 # eight octets of state and options; then u32 fields up to total_retrans, u64 pacing_rate … bytes_received, and on
 _LAYOUT = struct.Struct("=8x24I4Q2I4I4Q2I2Q3I")
@@ -45,7 +46,7 @@ def read_tcp_info(connection: socket.socket) -> TcpInfo:
 def parse_tcp_info(octets: bytes) -> TcpInfo:
     """Return the figures of a `struct tcp_info`. Raises ValueError when it is too short."""
     if len(octets) < _LAYOUT.size:
-        raise ValueError(f"the kernel tells {len(octets)} bytes of a connection; Linux 4.19 and later tell more")
+        raise ValueError(f"struct tcp_info has {len(octets)} bytes here; Linux 4.19 and later give more")
     fields = _LAYOUT.unpack_from(octets)
     words, wide, rest = fields[:24], fields[24:28], fields[28:]
     unlimited = (1 << 64) - 1
@@ -55,7 +56,7 @@ def parse_tcp_info(octets: bytes) -> TcpInfo:
         rtt_s=words[15] * 1e-6,
         cwnd_segments=words[18],
         retransmissions=words[23],
-        pacing_rate_bps=float("inf") if wide[0] == unlimited else 8.0 * wide[0],
+        pacing_rate_bps=INFINITY if wide[0] == unlimited else 8.0 * wide[0],
         bytes_acked=wide[2],
         segments_sent=rest[0],
         min_rtt_s=rest[3] * 1e-6,

@@ -48,7 +48,7 @@ class DirectedLink:
 
     @property
     def key(self) -> LinkKey:
-        """The link's name and `back`: tells this direction from all others of a topology."""
+        """The link's name and `back`, which together identify this direction in a topology."""
         return self.spec.name, self.back
 
     @property

@@ -238,7 +238,7 @@ def measure_ceiling(*, duration_s: float = 1.5) -> Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """What a connection carried, bit/s of payload, and what the relay says of it."""
+    """What a connection carried, bit/s of payload, and the relay's report."""
 
     tcp_bps: float
     report: RelayReport

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, lgamma, log, log1p, prod
+from math import exp, lgamma, log, log1p, prod
 
 from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.wan.checks import check_not_negative, check_positive
 from bicoastal.wan.loss import Combined, GilbertElliott, LossSpec, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed
 from bicoastal.wan.topology import LinkSpec, Topology
+from bicoastal.wan.units import INFINITY
 
 _EARLY_S = 0.2e-3  # for differences between clocks, and for full token buckets
 
@@ -191,7 +192,7 @@ def judge_delay(expected: Expected, measured_s: float, tolerances: Tolerances) -
     late_s = max(tolerances.delay_s, tolerances.delay_share * expected.delay_s)
     if expected.delay_s - _EARLY_S <= measured_s <= expected.delay_s + expected.spread_s + late_s:
         return ""
-    found = "nothing arrived" if measured_s == inf else f"{measured_s * 1e3:.2f} ms"
+    found = "nothing arrived" if measured_s == INFINITY else f"{measured_s * 1e3:.2f} ms"
     return f"one-way delay: {found}, wanted {expected.delay_s * 1e3:.2f} ms"
 
 

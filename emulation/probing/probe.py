@@ -6,7 +6,6 @@ that look plausible. Both ends' sockets are in this process, so one clock stamps
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from bicoastal.emulation.base import RunFailedError, UnsupportedError
 from bicoastal.emulation.ground.coasts import Coasts
@@ -23,7 +22,7 @@ from bicoastal.emulation.probing.judgement import (
 )
 from bicoastal.emulation.probing.trains import Line, PacketTrain, arrival_rate, quantile, rate_between, send_trains
 from bicoastal.wan.topology import Topology
-from bicoastal.wan.units import format_rate
+from bicoastal.wan.units import INFINITY, format_rate
 
 _SMALL_BYTES = 92  # IP packet of the delay and loss measurements
 _DELAY_PACKETS = 100
@@ -164,7 +163,7 @@ def _measure_delays(lines: Sequence[_ExpectedLine], tolerances: Tolerances) -> l
         send_trains(trains)
         for number, train in zip(wanting, trains, strict=True):
             delays = [arrived_s - train.sent_s[at] for at, arrived_s in train.arrived_s.items()]
-            found[number] = sorted(delays) or [inf]
+            found[number] = sorted(delays) or [INFINITY]
     return [found[number] for number in range(len(lines))]
 
 

@@ -10,9 +10,9 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from bicoastal.emulation.ground.coasts import Coasts
+from bicoastal.wan.units import INFINITY
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _TIMESPEC = struct.Struct("@ll")
@@ -111,7 +111,7 @@ def send_trains(trains: Sequence[PacketTrain]) -> None:
     under_way = True
     while under_way:
         under_way = False
-        next_s = inf
+        next_s = INFINITY
         for train, filled in zip(trains, filling, strict=True):
             for _ in range(_AT_ONCE):
                 if len(train.sent_s) == train.count or train.due_s > time.monotonic():

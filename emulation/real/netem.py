@@ -206,8 +206,8 @@ def apply(coasts: TwoCoasts, *, seed: int) -> None:
                 raise
             kind = "netem" if "netem" in argv else "tbf"
             raise UnsupportedError(
-                f"this kernel has no {kind}: the relay does without (--impairment relay), and `bicoastal doctor` says "
-                "how it may be had"
+                f"this kernel has no {kind}: the relay works without it (--impairment relay), and `bicoastal doctor` "
+                "says how to add it"
             ) from error
 
 

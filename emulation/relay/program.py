@@ -35,6 +35,7 @@ from bicoastal.emulation.relay.protocol import (
     ReportRequest,
     Restart,
 )
+from bicoastal.wan.units import INFINITY
 
 AT_ONCE = 16  # frames received from one interface, or sent on one way, before the next one is served
 _IDLE_S = 0.1
@@ -78,7 +79,7 @@ class Relay:
         self._patience_s = min(self._model.shortest_delay_s / 2, _MOST_PATIENCE_S)
         self._epoch_s = order.epoch_s
         self._sample_interval_s = order.sample_interval_s
-        self._next_sample_s = 0.0 if order.sample_interval_s else float("inf")
+        self._next_sample_s = 0.0 if order.sample_interval_s else INFINITY
         self._queues: list[QueueSample] = []
         self._lateness, self._reading = LatenessHistogram(), LatenessHistogram()
         self._began_s = self._second_s = time.monotonic()

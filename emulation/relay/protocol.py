@@ -1,4 +1,4 @@
-"""What the relay and whoever started it say to each other. Apart from the relay, which is a program: `python -m`."""
+"""The messages between a relay and the process that started it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

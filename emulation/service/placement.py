@@ -15,6 +15,7 @@ from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.base import Machine, ServiceContext, ServicePlacement
 from bicoastal.wan.checks import FieldError
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ def place_services(
         delays_s = []
         for flow in flows:
             delays_s.append(topology.least_delay_s(flow.source, placement.site))
-            if delays_s[-1] == float("inf"):
+            if delays_s[-1] == INFINITY:
                 raise FieldError(
                     "links", f"none lead from {flow.source} to {placement.site}, where {placement.name} stands"
                 )

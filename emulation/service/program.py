@@ -42,14 +42,14 @@ from bicoastal.transports.events import Event, Failed, Notice
 from bicoastal.transports.registry import Registry
 
 HANDSHAKE_S = 5.0  # that a peer has to show who it is
-MOST_UNIDENTIFIED = 32  # at once, that have not shown it yet
+MOST_UNIDENTIFIED = 32  # connections at once that have not been identified yet
 _BACKLOG = 16
 _LONGEST_WAIT_S = 0.5
 _PRIORITY = 1  # of real time, below the coasts'
 
 
 class ServiceProcess:
-    """Hosts what a plan says. Raises what the transport raises when it makes its services."""
+    """Runs the services of a plan. Raises what the transport raises when it makes them."""
 
     def __init__(self, plan: ServicePlan, channel: Channel[ServiceNews, ServiceOrder], registry: Registry) -> None:
         self._channel = channel

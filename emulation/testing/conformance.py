@@ -14,7 +14,7 @@ from bicoastal.emulation.base import (
 )
 from bicoastal.emulation.records import RunRecord
 from bicoastal.emulation.testing import transports
-from bicoastal.emulation.testing.promises import broken_promises
+from bicoastal.emulation.testing.rules import broken_rules
 from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import UnknownTransportError
 from bicoastal.wan.allreduce import AllReduceSpec, Pattern
@@ -194,7 +194,7 @@ class _Suite:
         if tolerance_s is None:
             tolerance_s = 0.002 if self._capabilities.real_time else 0.0
         flows = plan_flows(spec, self._backend.registry)
-        yield from broken_promises(spec, record, flows, backend=self._capabilities.name, tolerance_s=tolerance_s)
+        yield from broken_rules(spec, record, flows, backend=self._capabilities.name, tolerance_s=tolerance_s)
 
     def _check_capabilities(self) -> Iterator[str]:
         capabilities = self._capabilities
@@ -318,7 +318,7 @@ class _Suite:
 
 
 def _unverified(record: RunRecord, iteration: int) -> Iterator[str]:
-    """Check that `iteration` was the last one, is open, and says so."""
+    """Check that `iteration` was the last one and is recorded as incomplete."""
     rows = [row for row in record.iterations if row.iteration >= iteration]
     if [(row.iteration, row.status, row.completion_s) for row in rows] != [(iteration, "failed", None)]:
         found = [(row.iteration, row.status, row.completion_s) for row in rows]

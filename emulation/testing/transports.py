@@ -14,6 +14,7 @@ from bicoastal.transports.base import Counters, Datagram, Encodable, Endpoint, E
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from bicoastal.transports.registry import TransportSpec
 from bicoastal.wan.checks import FieldError
+from bicoastal.wan.units import INFINITY
 
 PLAIN_NAME = f"{__name__}:PLAIN"
 MUTE_NAME = f"{__name__}:MUTE"
@@ -77,7 +78,7 @@ class _Plain(Endpoint):
         self._path_id = context.paths[0].path_id
         self._room_bytes = context.paths[0].mtu_bytes - _OVERHEAD_BYTES
         self._connected = False
-        self._hello_at = 0.0 if self._client else float("inf")
+        self._hello_at = 0.0 if self._client else INFINITY
         self._waiting: deque[_Frame] = deque()
         self._flying: dict[
             int, tuple[_Frame, float]
@@ -111,7 +112,7 @@ class _Plain(Endpoint):
                 self._replies.append(_Frame(_WELCOME))
             if not self._connected:
                 self._connected = True
-                self._hello_at = float("inf")
+                self._hello_at = INFINITY
                 self.events.append(Connected())
         else:
             self._rejected += 1
@@ -148,7 +149,7 @@ class _Plain(Endpoint):
         for _, deadline_s in self._flying.values():
             at_s = min(at_s, deadline_s)
             break
-        return None if at_s == float("inf") else at_s
+        return None if at_s == INFINITY else at_s
 
     def handle_timer(self, now: float) -> None:
         late = [frame for frame, deadline_s in self._flying.values() if deadline_s <= now]

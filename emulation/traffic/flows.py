@@ -9,6 +9,7 @@ from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, Unsupport
 from bicoastal.transports.base import PathView
 from bicoastal.transports.registry import Registry, TransportSpec
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 
 MAX_TRIPS = 256
 
@@ -121,7 +122,7 @@ def landing_s(capacities: Sequence[PathCapacity], payload_bytes: int) -> float:
     This is the T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every path that is used ends then.
     """
     rate_bps = rate_times_delay = 0.0
-    lands_s = float("inf")
+    lands_s = INFINITY
     for delay_s, path_rate_bps in sorted(capacities):
         if delay_s >= lands_s:
             break

@@ -1,4 +1,4 @@
-"""An error of a field carries the field and the message apart, so that nobody has to split text."""
+"""An error of a field carries the field and the message apart, so that no text has to be split."""
 
 import pickle
 

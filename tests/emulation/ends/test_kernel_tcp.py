@@ -1,4 +1,4 @@
-"""The kernel's TCP on the loopback interface: messages cross whole, and only who shows the token is the flow's."""
+"""The kernel's TCP on the loopback interface: whole messages, and only connections with the token."""
 
 import os
 import socket
@@ -59,13 +59,13 @@ def stranger(ends: Ends, address: str = WEST) -> Iterator[socket.socket]:
         yield made
 
 
-def test_messages_of_any_size_cross_whole_and_in_order(ends: Ends) -> None:
+def test_messages_of_any_size_arrive_whole_and_in_order(ends: Ends) -> None:
     ends.open()
     # an empty one is what the rates may leave a stripe of a small message
     ends.carry(b"", b"x", os.urandom(5_000_000), b"", bytes(1000))
 
 
-def test_what_is_offered_before_the_connection_stands_waits_for_it(ends: Ends) -> None:
+def test_messages_offered_before_the_connection_is_established_wait_for_it(ends: Ends) -> None:
     ends.client.open(ends.loop.clock.now())
     ends.carry(b"early", b"bird")
 
@@ -103,7 +103,7 @@ def test_the_kernels_counts_are_the_flows(ends: Ends) -> None:
     assert 0 < sample.srtt_s < 1
 
 
-def test_what_has_been_counted_outlives_the_connection(ends: Ends) -> None:
+def test_counts_of_a_closed_connection_are_kept(ends: Ends) -> None:
     ends.open()
     ends.carry(bytes(100_000))
     before = ends.client.tally(), ends.server.tally()
@@ -127,7 +127,7 @@ def test_what_has_been_counted_outlives_the_connection(ends: Ends) -> None:
         b"GET / HTTP/1.1\r\nHost: west\r\n\r\n",
     ],
 )
-def test_a_connection_without_the_token_is_closed_counted_and_disturbs_nobody(ends: Ends, header: bytes) -> None:
+def test_a_connection_without_the_token_is_closed_and_counted(ends: Ends, header: bytes) -> None:
     ends.open()
     ends.carry(b"before")
     with stranger(ends) as made:
@@ -138,7 +138,7 @@ def test_a_connection_without_the_token_is_closed_counted_and_disturbs_nobody(en
     ends.carry(b"after")
 
 
-def test_one_from_another_address_is_not_even_heard(ends: Ends) -> None:
+def test_a_connection_from_another_address_is_closed(ends: Ends) -> None:
     ends.open()
     with stranger(ends, "127.0.0.3") as made:
         assert ends.loop.run_until(lambda: ends.server.tally().counters.rejected == 1)
@@ -147,7 +147,7 @@ def test_one_from_another_address_is_not_even_heard(ends: Ends) -> None:
     ends.carry(b"after")
 
 
-def test_one_that_says_nothing_or_half_a_header_holds_nobody_up(ends: Ends) -> None:
+def test_a_silent_connection_or_half_a_header_does_not_delay_others(ends: Ends) -> None:
     with stranger(ends) as silent, stranger(ends) as slow:
         slow.send(TOKEN)
         ends.open()
@@ -158,7 +158,7 @@ def test_one_that_says_nothing_or_half_a_header_holds_nobody_up(ends: Ends) -> N
     assert ends.server.tally().counters.rejected == 0
 
 
-def test_a_far_end_that_does_not_listen_is_told_in_a_sentence() -> None:
+def test_a_far_end_that_does_not_listen_is_reported() -> None:
     loop = Loopback("kernel-reno")
     client = KernelTcpEnd(loop.context("client"), congestion_control="reno")
     client.open(loop.clock.now())
@@ -168,7 +168,7 @@ def test_a_far_end_that_does_not_listen_is_told_in_a_sentence() -> None:
     client.close()
 
 
-def test_a_far_end_that_goes_away_is_told_in_a_sentence(ends: Ends) -> None:
+def test_a_far_end_that_closes_is_reported(ends: Ends) -> None:
     ends.open()
     ends.carry(b"before")
     ends.client.send(1, memoryview(bytes(20_000_000)), ends.loop.clock.now())  # more than any buffer

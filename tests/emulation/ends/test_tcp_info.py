@@ -77,7 +77,7 @@ def test_a_kernel_that_does_not_count_timeouts_has_none_and_an_older_one_is_refu
     assert parse_tcp_info(octets[: TcpInfoStruct.total_rto.offset]).timeouts == 0
     assert parse_tcp_info(octets + bytes(100)).timeouts == parse_tcp_info(octets).timeouts
     least = TcpInfoStruct.reord_seen.offset
-    with pytest.raises(ValueError, match=rf"^the kernel tells {least} bytes of a connection; Linux 4.19 and later"):
+    with pytest.raises(ValueError, match=rf"^struct tcp_info has {least} bytes here; Linux 4.19 and later"):
         parse_tcp_info(octets[:least])
 
 

@@ -1,4 +1,4 @@
-"""Our machines over real UDP sockets: messages cross, strangers do not, and what the kernel refuses is no end."""
+"""Sans-IO transports over real UDP sockets: whole messages, foreign datagrams, and errors of the kernel."""
 
 import socket
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def test_messages_cross_whole_in_any_size(transport: str) -> None:
         assert client.tally().counters.packets > 514_280 // 1500
 
 
-def test_what_strangers_send_is_dropped_and_counted() -> None:
+def test_datagrams_without_the_token_are_dropped_and_counted() -> None:
     loop = Loopback("cubic")
     server = UdpEnd(loop.context("server"))
     server.open(loop.clock.now())
@@ -89,7 +89,7 @@ def test_another_runs_token_does_not_connect() -> None:
 
 
 @pytest.mark.parametrize("transport", ["quic", "mpquic", "quic-fec", "mpquic-fec"])
-def test_a_stranger_who_has_seen_the_token_and_knows_the_seed_is_refused(transport: str) -> None:
+def test_a_process_that_knows_token_and_seed_but_not_the_secret_is_refused(transport: str) -> None:
     loop = Loopback(transport)
     server = UdpEnd(loop.context("server"))
     client = UdpEnd(loop.context("client", secret=b"that of another run of this seed"))
@@ -206,7 +206,7 @@ def test_a_path_too_narrow_for_what_udp_adds_is_refused() -> None:
         pass
 
 
-def test_the_narrowest_path_there_is_will_do() -> None:
+def test_the_narrowest_allowed_path_works() -> None:
     with ends("cubic", mtu_bytes=MIN_MTU_BYTES + OVERHEAD_BYTES) as (loop, client, server):
         for end in (server, client):
             end.open(loop.clock.now())
@@ -215,7 +215,7 @@ def test_the_narrowest_path_there_is_will_do() -> None:
         assert loop.run_until(lambda: loop.ears.messages == [(1, bytes(5000))])
 
 
-def test_the_sockets_are_given_back() -> None:
+def test_close_closes_the_sockets() -> None:
     for _ in range(3):
         with ends("cubic") as (loop, _, _):
             assert loop.run_until(lambda: True)

@@ -1,4 +1,4 @@
-"""A probe passes what is as specified, and stops at what is not, with both figures."""
+"""A probe accepts links as specified, and names both figures of those that are not."""
 
 import re
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def test_links_as_specified_pass() -> None:
     assert lossless == [0] * 8
 
 
-def test_links_without_impairment_are_found_out() -> None:
+def test_links_without_impairment_are_detected() -> None:
     """What a kernel without netem does, when nobody looks."""
     with TwoCoasts(topology(LINK), stages={"plane": 1}) as coasts:
         found = problems(probe(coasts, loss_time_s=0.1))
@@ -88,7 +88,7 @@ def test_each_figure_that_is_off_is_named_with_the_wanted_one(real: dict[str, ob
         assert re.search(said, problems(probe(coasts, loss_time_s=0.5)))
 
 
-def test_too_little_loss_is_off_as_well() -> None:
+def test_too_little_loss_is_a_problem_too() -> None:
     wanted = topology(replace(LINK, loss=Bernoulli(probability=0.05)))
     with pretending(topology(LINK), wanted) as coasts:
         assert re.search(r"loss: 0 of \d+ packets, wanted a share of 0\.05", problems(probe(coasts, loss_time_s=0.5)))
@@ -100,7 +100,7 @@ def test_netem_impairs_as_specified_or_says_that_the_kernel_has_none() -> None:
         try:
             netem.apply(coasts, seed=1)
         except UnsupportedError as error:
-            assert str(error).startswith("this kernel has no netem: the relay does without")  # noqa: PT017
+            assert str(error).startswith("this kernel has no netem: the relay works without it")  # noqa: PT017
         else:
             probe(coasts).require()
 
@@ -138,7 +138,7 @@ def test_the_rate_of_a_train_with_gaps_is_the_links(rate_bps: float) -> None:
     assert arrival_rate(train, 1.0, 4.0) == pytest.approx(rate_bps, rel=0.01)
 
 
-def test_links_that_nobody_would_wait_for_are_not_measured() -> None:
+def test_links_too_slow_to_measure_are_refused() -> None:
     require_measurable(topology(replace(LINK, rate_bps=1e6)))
     with pytest.raises(UnsupportedError, match=r"^links of 1 kbit/s are too slow to be measured in 60 s$"):
         require_measurable(topology(LINK, replace(LINK, name="slow", rate_bps=1e3)))

@@ -1,4 +1,4 @@
-"""A link as queueing disciplines, word for word, and what they cannot say. Syntax: tc-netem(8), tc(8)."""
+"""The words of queueing disciplines for a link, and what they cannot express. Syntax: tc-netem(8), tc(8)."""
 
 from dataclasses import replace
 
@@ -68,7 +68,7 @@ def test_encapsulation_counts_on_the_wire() -> None:
         ),
     ],
 )
-def test_losses_are_said_in_percent(loss: LossSpec, said: str) -> None:
+def test_losses_are_written_in_percent(loss: LossSpec, said: str) -> None:
     assert words(replace(LINK, loss=loss))[1] == f"netem limit 57819 delay 30000us rate 1000000000bit 24{said}"
 
 

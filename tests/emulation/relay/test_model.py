@@ -1,4 +1,4 @@
-"""The relay's world is the simulator's: the same links, the same streams, times that can be worked out by hand."""
+"""The relay's model uses the simulator's links and streams, with times that are calculated by hand."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +94,7 @@ def test_the_frames_lost_are_those_that_the_simulators_link_loses(loss: LossSpec
         wire_bytes: int
         burst_left: int | None = None
 
-    # The name of the stream is the simulator's: see `emulation.simulator`.
+    # The stream's name is written out here, so that this test is independent of `DirectedLink`.
     link = Link(spec, back=True, stream=lambda process: stream(42, f"link/plane/back/{process}"))
     wanted = [(number, arrival.at_s) for number in range(3000) for arrival in link.submit(Seen(100), number * 1e-3)]
     assert [(mark_of(each.frame), each.due_s) for each in drain(its)] == wanted
@@ -192,7 +192,7 @@ def test_paths_share_the_queue_of_a_common_link() -> None:
     assert found == {0: pytest.approx(1.011 + 0.01 + 0.03), 3: pytest.approx(1.021 + 0.01 + 0.03)}
 
 
-def test_no_way_waits_for_all_of_anothers_frames() -> None:
+def test_frames_of_one_way_do_not_delay_another() -> None:
     its = world(LINK)
     for _ in range(10):
         its.submit(0, frame(100), 0.0)
@@ -202,7 +202,7 @@ def test_no_way_waits_for_all_of_anothers_frames() -> None:
     assert [each.way for each in its.departures(1.0, 4)] == [0, 0]
 
 
-def test_backlogs_are_told_for_each_direction() -> None:
+def test_backlogs_are_recorded_for_each_direction() -> None:
     its = world(LINK)
     for _ in range(2):
         its.submit(0, frame(962), 0.0)
@@ -212,5 +212,5 @@ def test_backlogs_are_told_for_each_direction() -> None:
     ]
 
 
-def test_patience_ends_with_the_shortest_delay() -> None:
+def test_the_shortest_delay_is_that_of_the_first_link() -> None:
     assert RelayModel(two_paths_over_one_trunk(), ["via red"], seed=1).shortest_delay_s == 0.01

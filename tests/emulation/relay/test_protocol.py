@@ -1,4 +1,4 @@
-"""What a relay is told and answers, what its report says of itself, and what several make together."""
+"""Orders to a relay and its answers, the troubles in its report, and the joined report of several."""
 
 import socket
 import struct
@@ -57,11 +57,11 @@ REPORT = RelayReport(
 )
 
 
-def test_a_punctual_relay_has_no_troubles() -> None:
+def test_a_relay_that_is_on_time_has_no_troubles() -> None:
     assert REPORT.troubles() == ()
 
 
-def test_each_trouble_is_told_with_its_figure() -> None:
+def test_each_trouble_is_named_with_its_figure() -> None:
     late = replace(
         REPORT,
         lateness=replace(PUNCTUAL, p99_s=1.234e-3),
@@ -83,7 +83,7 @@ def test_limits_are_the_callers_to_choose() -> None:
     assert len(REPORT.troubles(p99_limit_s=80e-6, cpu_limit=0.5)) == 2
 
 
-def test_relays_side_by_side_make_one_report() -> None:
+def test_several_relays_make_one_report() -> None:
     other = replace(
         REPORT,
         busiest_cpu_share=0.9,

@@ -1,4 +1,4 @@
-"""A controller in a process of its own: whom it hears, whom it turns away, and what becomes of garbage."""
+"""A controller in a separate process: accepted peers, refused peers, and invalid messages."""
 
 import socket
 import ssl
@@ -160,7 +160,7 @@ def test_coasts_get_their_grants_when_the_delay_to_the_site_has_passed(controlle
     assert "service-turned-away" not in told
 
 
-def test_a_coast_speaks_for_the_flows_that_begin_at_its_site_and_for_no_others(controller: Controller) -> None:
+def test_a_coast_may_send_only_for_the_flows_that_begin_at_its_site(controller: Controller) -> None:
     with peer(controller.address("west")) as west:
         west.say(controller, 1, announcement(controller.flows[1].name))  # it is east's
         west.say(controller, 7, announcement("nobody's"))
@@ -185,7 +185,7 @@ def strangers_context(controller: Controller) -> ssl.SSLContext:
     return context
 
 
-def test_who_has_no_certificate_of_the_run_gets_nothing_and_is_counted(controller: Controller, tmp_path: Path) -> None:
+def test_a_peer_without_a_certificate_of_the_run_is_refused_and_counted(controller: Controller, tmp_path: Path) -> None:
     address = controller.address("west")
     other = tmp_path / "other"
     other.mkdir()
@@ -211,7 +211,7 @@ def test_who_has_no_certificate_of_the_run_gets_nothing_and_is_counted(controlle
     assert any("CERTIFICATE_VERIFY_FAILED" in detail for detail in counted)
 
 
-def test_strangers_who_say_nothing_take_nobodys_place(controller: Controller) -> None:
+def test_silent_connections_do_not_displace_a_coast(controller: Controller) -> None:
     address = controller.address("west")
     with ExitStack() as stack:
         for _ in range(MOST_UNIDENTIFIED + 8):
@@ -232,7 +232,7 @@ def test_strangers_who_say_nothing_take_nobodys_place(controller: Controller) ->
     assert f"{MOST_UNIDENTIFIED} in all: it does not say who it is" in counted
 
 
-def test_who_talks_at_length_is_cut_off_and_the_others_are_heard(controller: Controller) -> None:
+def test_a_message_that_is_too_long_closes_only_its_own_stream(controller: Controller) -> None:
     with peer(controller.address("west")) as west:
         west.send_raw(_LENGTH.pack(2**31) + bytes(1000))
         assert west.hear() == b""

@@ -42,7 +42,7 @@ def test_stripes_are_contiguous_and_whole_and_land_together(total: int, ends: li
 
 
 @given(st.integers(0, 10**9), st.lists(RATES, min_size=1, max_size=9))
-def test_over_equal_delays_stripes_are_as_large_as_their_lanes_are_fast(total: int, rates: list[float]) -> None:
+def test_over_equal_delays_stripes_are_proportional_to_the_rates(total: int, rates: list[float]) -> None:
     for (start, stop), rate_bps in zip(stripe(total, [PathCapacity(0.03, rate) for rate in rates]), rates, strict=True):
         assert abs((stop - start) - total * rate_bps / sum(rates)) <= 1 + 1e-6 * total
 
@@ -58,7 +58,7 @@ def test_the_bound_of_equal_planes_is_propagation_plus_a_quarter_of_the_serialis
     assert message_bound_s(topology, list(topology.paths), 57_130_000) == pytest.approx(0.052852, abs=1e-9)
 
 
-def test_a_plane_slower_to_arrive_than_the_rest_needs_to_finish_adds_nothing() -> None:
+def test_a_plane_with_a_long_delay_adds_nothing() -> None:
     topology = planes((1e9, 0.010), (1e9, 1.0))
     assert message_bound_s(topology, list(topology.paths), 1_000_000) == pytest.approx(0.018)
 

@@ -1,4 +1,4 @@
-"""Jobs and other traffic by the clock: gaps, trips, marks, and what may not be delivered."""
+"""Jobs and background traffic over time: gaps, trips, counts, and messages that are refused."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -199,7 +199,7 @@ def test_other_traffic_is_striped_by_rate_and_notices_any_change_or_swap() -> No
         run.received(name, MessageReceived(message_id=2, data=bytes(first[1])), 1.0)
 
 
-def test_one_message_of_other_traffic_is_not_like_the_next() -> None:
+def test_messages_of_other_traffic_differ() -> None:
     driver, run, senders = run_background(background("reno", message_bytes=5000, messages=2))
     ((name, desk),) = senders.items()
     driver.run()

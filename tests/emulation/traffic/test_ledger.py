@@ -1,4 +1,4 @@
-"""From two ends' counts to rows: what is joined, what is subtracted, and which row has it."""
+"""Rows from two ends' counts: sums, differences, and which row has them."""
 
 from dataclasses import fields
 
@@ -88,7 +88,7 @@ def test_of_two_trips_the_last_ones_row_has_the_counts() -> None:
         (None, False, "given up", "late", "failed", "given up"),
     ],
 )
-def test_a_row_says_what_became_of_the_iteration(
+def test_a_row_has_the_status_of_the_iteration(
     *, completion_s: float | None, verified: bool, reason: str, doubt: str, status: str, said: str
 ) -> None:
     record, _ = close_iteration(

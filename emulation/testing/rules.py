@@ -12,7 +12,7 @@ IP_HEADER_BYTES = 20
 _ROUNDING_S = 1e-9  # of sums of times that lie within a day
 
 
-def broken_promises(
+def broken_rules(
     spec: RunSpec, record: RunRecord, flows: Sequence[Flow], *, backend: str, tolerance_s: float
 ) -> Iterator[str]:
     """Yield a sentence for each error in the record of a run that should succeed.
@@ -67,7 +67,7 @@ def _iteration(spec: RunSpec, job: JobSpec, row: IterationRecord, slack_s: float
     if row.status == "failed" or not row.verified:
         yield f"{_name(row)} has status {row.status!r}, {'' if row.verified else 'not '}verified: {row.reason!r}"
     if row.transport != job.transport.name:
-        yield f"{_name(row)} says it was carried by {row.transport!r} instead of {job.transport.name!r}"
+        yield f"{_name(row)} was carried by {row.transport!r} instead of {job.transport.name!r}"
     if row.payload_bytes != allreduce.payload_bytes:
         yield f"{_name(row)} has {row.payload_bytes} bytes of payload instead of {allreduce.payload_bytes}"
     bound_s = sum(
