@@ -14,10 +14,10 @@ from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.process import BaseProcess
 
 from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.memory import machine_memory_bytes, run_memory_bytes
+from bicoastal.emulation.limits.memory import machine_memory_bytes, run_memory_bytes
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.emulation.records import RunRecord
 from bicoastal.emulation.registry import BackendRegistry
-from bicoastal.emulation.scaled import scaled_run
 from bicoastal.experiments.runs.notes import paths_note, scale_notes
 from bicoastal.experiments.runs.setups import conditions_of, setup_key
 from bicoastal.experiments.runs.store import RunRow, RunStatus, Store, UnfitRecordError, run_key
@@ -102,7 +102,7 @@ def plan(
     settings: Sequence[str] = (),
     labels: Sequence[str] = (),
 ) -> list[Task]:
-    """Return a task for each transport and seed, transport by transport; scale: see `emulation.scaled`.
+    """Return a task for each transport and seed, transport by transport; scale: see `emulation.limits.scaled`.
 
     study, settings, labels: as in `RunRow`; the last setting of a key holds.
     Time series are kept for the first seed alone, if `sampled`: they take most of the room, and one is enough to draw.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bicoastal.emulation.base import BackgroundSpec, JobSpec, ParameterValue, TransportUse
-from bicoastal.emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes
+from bicoastal.emulation.limits.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes
 from bicoastal.experiments.scenario.deployment import load_deployment
 from bicoastal.experiments.scenario.tables import ScenarioError, Table, alternatives, close_matches, shown
 from bicoastal.transports.registry import Registry, UnknownTransportError

@@ -1,4 +1,4 @@
-"""What the simulator makes of machines: of what they tell, of those that misbehave, and of services."""
+"""How the simulator handles machines: their notices, their errors, and services."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -311,7 +311,7 @@ def test_flows_that_share_a_service_cannot_want_different_things_of_it() -> None
         refused(run_spec(triangle(), job("toy-steered"), fast), "west")()
 
 
-def test_who_needs_no_service_cannot_be_beside_another_who_needs_one_of_the_same_transport() -> None:
+def test_two_uses_of_a_transport_cannot_differ_in_whether_they_need_a_service() -> None:
     fixed, granted = (job("b4", name=name, parameters=rate) for name, rate in (("a", (("rate_bps", 1e6),)), ("b", ())))
     for jobs in ((fixed, granted), (granted, fixed)):
         with pytest.raises(UnsupportedError, match=r"give b4 different parameters, but would share its b4-controller$"):

@@ -164,7 +164,7 @@ def test_a_bad_table_is_refused(mapping: dict[str, object], change: dict[str, ob
         deployment_from_mapping(mapping | change)
 
 
-def test_a_missing_rate_is_called_as_in_the_file(mapping: dict[str, dict]) -> None:
+def test_a_missing_rate_has_the_name_of_its_key(mapping: dict[str, dict]) -> None:
     del mapping["plant"]["scale_up"]
     with pytest.raises(ValueError, match=r"^plant\.scale_up: this key is missing"):
         deployment_from_mapping(mapping)
@@ -198,7 +198,7 @@ def test_of_two_trips_the_second_carries_weights_in_their_own_precision() -> Non
         two.wide_area_bytes(3)
 
 
-def test_a_stage_that_does_not_come_out_even_counts_as_its_fullest() -> None:
+def test_layers_that_do_not_divide_evenly_count_as_the_largest_stage() -> None:
     llama = deployment_from_mapping(bundled("llama3-405b"))  # 126 layers in 16 stages
     assert llama.layers_per_stage == 8
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample, sum_counters
 from bicoastal.transports.coding.codes import ErasureCode
 from bicoastal.transports.coding.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
@@ -27,7 +27,7 @@ from bicoastal.transports.multipath.sounding import Sounding, SpreadMeter
 from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
-from bicoastal.transports.quic.link import QuicLink, total_counters
+from bicoastal.transports.quic.link import QuicLink
 from bicoastal.wan.checks import check_not_negative, check_positive, check_probability, check_whole
 from bicoastal.wan.units import INFINITY
 
@@ -202,7 +202,7 @@ class FecEndpoint(Endpoint):
 
     def counters(self) -> Counters:
         """Return what has been counted, on all paths together."""
-        return total_counters(self._links, rejected=self._receiver.rejected)
+        return sum_counters(link.counters() for link in self._links) + Counters(rejected=self._receiver.rejected)
 
     def sample(self, now: float) -> Sample:
         """Return windows, flights and paces of all paths together, and the shortest smoothed RTT."""

@@ -7,13 +7,13 @@ Every symbol tells where it belongs, and needs no other to be understood.
 from collections import deque
 from collections.abc import Sequence
 
-from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample, sum_counters
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from bicoastal.transports.multipath.mpquic_messages import Assembler, Outbox
 from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
-from bicoastal.transports.quic.link import QuicLink, total_counters
+from bicoastal.transports.quic.link import QuicLink
 from bicoastal.transports.quic.path import Symbol
 from bicoastal.wan.units import INFINITY
 
@@ -142,7 +142,7 @@ class MpQuicEndpoint(Endpoint):
 
     def counters(self) -> Counters:
         """Return the sum over all paths."""
-        return total_counters(self._links, rejected=self._rejected)
+        return sum_counters(link.counters() for link in self._links) + Counters(rejected=self._rejected)
 
     def sample(self, now: float) -> Sample:
         """Return windows, flights and paces of all paths together, and the shortest smoothed RTT."""

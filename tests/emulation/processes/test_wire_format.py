@@ -1,4 +1,4 @@
-"""What comes back is what was written, and anything that was not is refused by its place."""
+"""Decoding returns what was encoded, and names the place of anything else."""
 
 import inspect
 import json
@@ -196,7 +196,7 @@ def test_what_was_not_written_here_is_refused_by_its_place(octets: bytes, said: 
 
 
 @given(st.binary(max_size=200))
-def test_no_octets_whatever_do_more_than_be_refused(octets: bytes) -> None:
+def test_arbitrary_octets_are_refused(octets: bytes) -> None:
     with pytest.raises(WireFormatError):
         RUN_SPECS.decode(octets)
 
@@ -210,7 +210,7 @@ class Stranger:
     [object, Any, list[int], bytes, Mapping[int, str], Stranger, tuple[int, ...] | tuple[str, ...], loss.LossProcess],
     ids=str,
 )
-def test_a_type_without_a_form_is_told_at_once(declared: Any) -> None:
+def test_an_unsupported_type_raises_at_once(declared: Any) -> None:
     with pytest.raises(TypeError, match=r"has no form on the wire"):
         WireFormat[Any](declared)
 

@@ -1,31 +1,36 @@
-"""How datagrams travel in the simulator: over the links of a path, or over the control path to a service."""
+"""How the simulator carries datagrams: over the links of a path, or over the control path to a service."""
 
 from collections import deque
 from collections.abc import Sequence
 
-from bicoastal.emulation.driver import ARRIVAL, Driver, Lane, Port, Transmit
+from bicoastal.emulation.driver import ARRIVAL, Driver, EventQueue, Port, Transmit
+from bicoastal.emulation.links.corruption import flip_bit
+from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.transports.base import Datagram
-from bicoastal.wan.link import Arrival, Link
-from bicoastal.wan.schedule import Outage
+from bicoastal.wan.link import Arrival
 
 
 class Wire:
-    """One direction of a link, shared by every route across it. lane: what is on its way, in the order of arrival."""
+    """The model of one direction of a link, shared by every route across it.
 
-    __slots__ = ("lane", "link", "may_go_dark")
+    queue: the packets on their way, in the order in which they arrive.
+    """
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.lane: Lane = deque()
-        self.may_go_dark = any(isinstance(event, Outage) for event in link.spec.events)
+    __slots__ = ("directed", "has_outages", "link", "queue")
+
+    def __init__(self, directed: DirectedLink, seed: int) -> None:
+        self.directed = directed
+        self.link = directed.model(seed)
+        self.queue: EventQueue = deque()
+        self.has_outages = directed.has_outages
 
 
 class Route:
-    """One way of a path: wire after wire, to the port at its far end.
+    """One direction of a path: a datagram crosses its links one after another and arrives at the target port.
 
-    overhead_bytes: what encapsulation adds to each packet between the path's ends; neither endpoint sees it. What the
-    source's port counts as on the wire is the packet, its encapsulation and the first link's framing, once, however
-    many links follow. eager: payloads travel as the octets they stand for.
+    overhead_bytes: what encapsulation adds to each packet between the path's ends; neither endpoint sees it. The source
+    port counts the packet, its encapsulation and the framing of the first link as bytes on the wire. It counts them
+    once, for any number of links. eager: payloads travel as the octets they stand for.
     """
 
     __slots__ = ("_added_bytes", "_eager", "_first_hop", "_overhead_bytes", "_source", "_target")
@@ -57,7 +62,7 @@ class Route:
 
 
 class _Hop:
-    """A route's way across one wire. onward: the next hop, or the far end."""
+    """The part of a route that crosses one link. onward: the next hop, or the target."""
 
     __slots__ = ("_driver", "_onward", "_wire")
 
@@ -67,18 +72,18 @@ class _Hop:
         self._onward = onward
 
     def transmit(self, datagram: Datagram, now: float) -> None:
-        """Put a datagram on the wire; what arrives goes onward, damaged where the link says so."""
+        """Submit a datagram to the link; schedule its arrivals, with a flipped bit where the link corrupts them."""
         wire = self._wire
         for arrival in wire.link.submit(datagram, now):
-            if arrival.corrupt is None and not wire.may_go_dark:
-                self._driver.at_in(wire.lane, arrival.at_s, ARRIVAL, self._onward, datagram)
+            if arrival.corrupt is None and not wire.has_outages:
+                self._driver.at_in(wire.queue, arrival.at_s, ARRIVAL, self._onward, datagram)
             else:
-                self._driver.at_in(wire.lane, arrival.at_s, ARRIVAL, self._arrive, (datagram, arrival, now))
+                self._driver.at_in(wire.queue, arrival.at_s, ARRIVAL, self._arrive, (datagram, arrival, now))
 
     def _arrive(self, argument: tuple[Datagram, Arrival, float], now: float) -> None:
         datagram, arrival, submitted_s = argument
         wire = self._wire
-        if wire.may_go_dark and not wire.link.survives(submitted_s, arrival.at_s):
+        if wire.has_outages and not wire.link.survives(submitted_s, arrival.at_s):
             return
         if arrival.corrupt is not None:
             datagram = datagram._replace(payload=flip_bit(bytes(datagram.payload), arrival.corrupt))
@@ -86,10 +91,10 @@ class _Hop:
 
 
 class ControlRoute:
-    """The way between an endpoint and a service: reliable, in order, and as late as the propagation to its site.
+    """The route between an endpoint and a service: reliable, in order, late by the propagation to the service's site.
 
-    It is a network of its own: nothing on it meets the links' rates, losses or outages, or counts as on the wire.
-    path_id: how the receiver addresses the sender. eager: as for `Route`.
+    It is a separate network: the links' rates, losses and outages do not apply, and its bytes do not count as on the
+    wire. path_id: the number under which the receiver knows the sender. eager: as for `Route`.
     """
 
     __slots__ = ("_delay_s", "_driver", "_eager", "_path_id", "_target")
@@ -102,17 +107,7 @@ class ControlRoute:
         self._eager = eager
 
     def transmit(self, datagram: Datagram, now: float) -> None:
-        """Deliver a control datagram, addressed as its receiver knows the sender."""
+        """Deliver a control datagram, with the path_id under which its receiver knows the sender."""
         payload = bytes(datagram.payload) if self._eager else datagram.payload
         arriving = datagram._replace(path_id=self._path_id, payload=payload)
         self._driver.at(now + self._delay_s, ARRIVAL, self._target.receive, arriving)
-
-
-def flip_bit(octets: bytes, position: float) -> bytes:
-    """Return `octets` with the bit at `position`, a fraction in [0, 1) of their length, flipped."""
-    if not octets:
-        return octets
-    bit = min(int(position * 8 * len(octets)), 8 * len(octets) - 1)
-    flipped = bytearray(octets)
-    flipped[bit // 8] ^= 1 << (bit % 8)
-    return bytes(flipped)

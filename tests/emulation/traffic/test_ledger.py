@@ -1,38 +1,43 @@
-"""From two ends' counts to rows: what is joined, what is subtracted, and which row has it."""
+"""Rows from two ends' counts: sums, differences, and which row has them."""
 
 from dataclasses import fields
 
 import pytest
 
-from bicoastal.emulation.flows import Flow, plan_flows
-from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined, summarise
+from bicoastal.emulation.records import FlowRecord
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
+from bicoastal.emulation.traffic.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined, summarise
 from bicoastal.transports.base import Counters
 from bicoastal.transports.registry import Registry
 from helpers.small_runs import job, plane, planes, run_spec
 
-NAMES = tuple(field.name for field in fields(Tally))
+NAMES = ("wire_bytes", *(field.name for field in fields(Counters)))
 PLANES = planes(plane(), plane("plane1", rate_bps=3e8))
 SPEC = run_spec(PLANES, job("reno", paths=tuple(PLANES.paths), pattern="reduce-scatter", shard_bytes=1004))
 FLOWS: tuple[Flow, ...] = plan_flows(SPEC, Registry.installed())
 
 
 def numbered(first: int, step: int = 1) -> Tally:
-    return Tally(**{name: first + step * place for place, name in enumerate(NAMES)})
+    wire_bytes, *counts = (first + step * place for place in range(len(NAMES)))
+    return Tally(wire_bytes=wire_bytes, counters=Counters(**dict(zip(NAMES[1:], counts, strict=True))))
 
 
-def test_every_count_of_an_end_is_in_its_tally_and_in_what_is_new() -> None:
-    counted = Counters(packets=2, repairs=3, probes=4, timeouts=5, spurious=6, rejected=7)
-    assert Tally.of(1, counted) == numbered(1)
-    assert numbered(10, step=3).since(numbered(4)) == numbered(6, step=2)
-    assert numbered(1).plus_rejected(5).rejected == 12
+def test_tallies_add_and_subtract_count_by_count() -> None:
+    assert numbered(10, step=3) - numbered(4) == numbered(6, step=2)
+    assert numbered(10, step=3) + numbered(4) == numbered(14, step=4)
+
+
+def test_every_counter_of_a_transport_has_a_column_of_the_flows_rows() -> None:
+    columns = [field.name for field in fields(FlowRecord)]
+    assert tuple(columns[-len(NAMES) :]) == NAMES
 
 
 def test_a_flow_is_its_senders_with_the_receivers_bytes_and_rejections() -> None:
     sender, receiver = numbered(100), numbered(1000)
     both = joined(sender, receiver)
-    assert (both.wire_bytes, both.rejected) == (1100, 106 + 1006)
+    assert (both.wire_bytes, both.counters.rejected) == (1100, 106 + 1006)
     for name in ("packets", "repairs", "probes", "timeouts", "spurious"):
-        assert getattr(both, name) == getattr(sender, name)
+        assert getattr(both.counters, name) == getattr(sender.counters, name)
 
 
 def test_the_bound_is_one_way_and_serialisation_for_each_trip() -> None:
@@ -83,7 +88,7 @@ def test_of_two_trips_the_last_ones_row_has_the_counts() -> None:
         (None, False, "given up", "late", "failed", "given up"),
     ],
 )
-def test_a_row_says_what_became_of_the_iteration(
+def test_a_row_has_the_status_of_the_iteration(
     *, completion_s: float | None, verified: bool, reason: str, doubt: str, status: str, said: str
 ) -> None:
     record, _ = close_iteration(

@@ -1,7 +1,7 @@
-"""Both ends make the same octets by themselves, and no two places are alike."""
+"""Both ends make the same octets, and no two places have the same ones."""
 
-from bicoastal.emulation.background import BackgroundOctets
-from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from helpers.small_runs import background, plane, planes, run_spec
 
@@ -15,7 +15,7 @@ def octets(size: int, name: str = "others") -> tuple[BackgroundOctets, list[str]
     return BackgroundOctets(part, flows), [flow.name for flow in flows]
 
 
-def test_a_part_is_the_same_wherever_it_is_made_and_at_any_time() -> None:
+def test_a_part_is_the_same_at_both_ends_and_at_any_time() -> None:
     one, names = octets(400_000)
     other, _ = octets(400_000)
     for number in (1, 2, 65_537, 10**12):

@@ -1,4 +1,4 @@
-"""From a RunSpec to its flows: which endpoint pairs there are, on which paths, and how messages spread over them."""
+"""The flows of a RunSpec: which pairs of endpoints there are, on which paths, and how messages are divided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, Unsupport
 from bicoastal.transports.base import PathView
 from bicoastal.transports.registry import Registry, TransportSpec
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 
 MAX_TRIPS = 256
 
 
-class Lane(NamedTuple):
-    """What a flow's part of a message crosses: one-way propagation in seconds, and bit/s."""
+class PathCapacity(NamedTuple):
+    """What a flow can use for its part of a message: one-way propagation in seconds, and bit/s."""
 
     delay_s: float
     rate_bps: float
@@ -24,8 +25,8 @@ class Lane(NamedTuple):
 class Flow:
     """One connection, used in one direction: the client at `source` sends, the server at `destination` receives.
 
-    index: its place among the flows that carry one message together; lanes: those of them all, by which `stripe`
-    divides the message.
+    index: its place among the flows that carry one message together. capacities: of all these flows; `stripe` divides
+    the message by them.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Flow:
     destination: str
     paths: tuple[str, ...]
     index: int
-    lanes: tuple[Lane, ...]
+    capacities: tuple[PathCapacity, ...]
 
 
 def message_id(iteration: int, trip: int) -> int:
@@ -67,7 +68,7 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
                 )
         for source, destination in _directions(part):
             groups = [(name,) for name in part.paths] if transport.paths == "one" else [part.paths]
-            lanes = tuple(_lane(spec.topology, group) for group in groups)
+            capacities = tuple(_capacity(spec.topology, group) for group in groups)
             for index, group in enumerate(groups):
                 flows.append(
                     Flow(
@@ -79,7 +80,7 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
                         destination=destination,
                         paths=tuple(group),
                         index=index,
-                        lanes=lanes,
+                        capacities=capacities,
                     )
                 )
     return tuple(flows)
@@ -92,19 +93,19 @@ def _directions(part: JobSpec | BackgroundSpec) -> Sequence[tuple[str, str]]:
     return ((west, east), (east, west))
 
 
-def _lane(topology: Topology, paths: Sequence[str]) -> Lane:
-    return Lane(min(map(topology.path_delay_s, paths)), sum(map(topology.path_rate_bps, paths)))
+def _capacity(topology: Topology, paths: Sequence[str]) -> PathCapacity:
+    return PathCapacity(min(map(topology.path_delay_s, paths)), sum(map(topology.path_rate_bps, paths)))
 
 
-def stripe(total_bytes: int, lanes: Sequence[Lane]) -> tuple[tuple[int, int], ...]:
-    """Return the (start, stop) of each flow's part of a message, such that all would land together.
+def stripe(total_bytes: int, capacities: Sequence[PathCapacity]) -> tuple[tuple[int, int], ...]:
+    """Return the (start, stop) of each flow's part of a message, so that all parts land at the same time.
 
-    In proportion to rate_i * (T - delay_i), T as in `landing_s`: over equal delays to the rates, and nothing for a
-    lane on which the first bit lands after the whole message has on the others. A sender that knows its paths divides
-    like that; what then lands late is the transport's doing.
+    A part is proportional to rate_i * (T - delay_i), with T as in `landing_s`. Over equal delays that is proportional
+    to the rate. A path gets nothing when its first bit would land after the others have carried the whole message.
+    A sender that knows its paths divides a message in this way, so a part that lands late is due to the transport.
     """
-    lands_s = landing_s(lanes, total_bytes)
-    shares = [lane.rate_bps * max(0.0, lands_s - lane.delay_s) for lane in lanes]
+    lands_s = landing_s(capacities, total_bytes)
+    shares = [capacity.rate_bps * max(0.0, lands_s - capacity.delay_s) for capacity in capacities]
     whole = sum(shares)
     edges = [0]
     so_far = 0.0
@@ -115,26 +116,26 @@ def stripe(total_bytes: int, lanes: Sequence[Lane]) -> tuple[tuple[int, int], ..
     return tuple(pairwise(edges))
 
 
-def landing_s(lanes: Sequence[Lane], payload_bytes: int) -> float:
-    """Return when an ideal sender's message has landed, seconds from its first bit's departure.
+def landing_s(capacities: Sequence[PathCapacity], payload_bytes: int) -> float:
+    """Return when the whole message of an ideal sender has arrived, in seconds from the departure of its first bit.
 
-    The T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every lane that carries any of it ends then.
+    This is the T that solves sum(rate_i * max(0, T - delay_i)) = 8 * payload: every path that is used ends then.
     """
     rate_bps = rate_times_delay = 0.0
-    lands_s = float("inf")
-    for delay_s, lane_rate_bps in sorted(lanes):
+    lands_s = INFINITY
+    for delay_s, path_rate_bps in sorted(capacities):
         if delay_s >= lands_s:
             break
-        rate_bps += lane_rate_bps
-        rate_times_delay += lane_rate_bps * delay_s
+        rate_bps += path_rate_bps
+        rate_times_delay += path_rate_bps * delay_s
         lands_s = (8 * payload_bytes + rate_times_delay) / rate_bps
     return lands_s
 
 
 def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes: int = 0) -> tuple[PathView, ...]:
-    """Return what an endpoint is told of its paths, numbered from 0 in the given order.
+    """Return what an endpoint is told about its paths, numbered from 0 in the given order.
 
-    encapsulation_bytes: what the world itself adds to each packet, taken off the MTU.
+    encapsulation_bytes: what the world itself adds to each packet; the MTU is smaller by it.
     """
     return tuple(
         PathView(path_id=index, name=name, mtu_bytes=topology.path_mtu_bytes(name) - encapsulation_bytes)
@@ -145,9 +146,9 @@ def path_views(topology: Topology, paths: Sequence[str], *, encapsulation_bytes:
 def message_bound_s(topology: Topology, paths: Sequence[str], payload_bytes: int) -> float:
     """Return the least time in which any transport could deliver a message over `paths`, in seconds.
 
-    One-way propagation plus payload over bottleneck rate; over several paths see `landing_s`. Where capacity changes,
-    at the highest rate of all: what holds for every iteration.
+    One-way propagation plus payload over bottleneck rate; see `landing_s` for several paths. Where capacity changes,
+    the highest rate is used, so that the bound holds for every iteration.
     """
     return landing_s(
-        [Lane(topology.path_delay_s(name), topology.path_peak_rate_bps(name)) for name in paths], payload_bytes
+        [PathCapacity(topology.path_delay_s(name), topology.path_peak_rate_bps(name)) for name in paths], payload_bytes
     )

@@ -1,9 +1,9 @@
-"""One flipped bit is one flipped bit, and where it is follows from the link's draw."""
+"""Corruption flips exactly one bit, at the place that the link draws."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicoastal.emulation.routes import flip_bit
+from bicoastal.emulation.links.corruption import flip_bit
 
 
 @given(st.binary(min_size=1, max_size=64), st.floats(0, 1, exclude_max=True))
@@ -25,5 +25,5 @@ def test_every_bit_can_be_hit() -> None:
     assert len({flip_bit(octets, (bit + 0.5) / 24) for bit in range(24)}) == 24
 
 
-def test_nothing_has_no_bit_to_flip() -> None:
+def test_empty_octets_are_returned_unchanged() -> None:
     assert flip_bit(b"", 0.5) == b""

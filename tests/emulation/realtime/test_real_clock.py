@@ -1,4 +1,4 @@
-"""Real time: what arrives is served while something is waited for, and time never goes back."""
+"""Real time: descriptors are served during a wait, and time never decreases."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from bicoastal.emulation.driver import APPLICATION, SAMPLING, TIMER, Driver
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -53,7 +53,7 @@ def test_what_arrives_first_is_served_and_the_waiting_is_not_over(pair: Pair) ->
     assert clock.lateness.summary().count == 0  # nothing was due
 
 
-def test_what_is_overdue_is_served_too_once(pair: Pair) -> None:
+def test_descriptors_are_served_once_when_the_time_is_overdue(pair: Pair) -> None:
     clock = RealClock()
     served: list[int] = []
     clock.on_readable(pair[0].fileno(), lambda now: served.append(1))  # it leaves the octets where they are
@@ -63,7 +63,7 @@ def test_what_is_overdue_is_served_too_once(pair: Pair) -> None:
     assert clock.lateness.max_s == pytest.approx(0.5, abs=0.2)
 
 
-def test_room_to_write_is_served_until_nobody_wants_it(pair: Pair) -> None:
+def test_a_writable_descriptor_is_served_until_it_is_removed(pair: Pair) -> None:
     clock = RealClock()
     served: list[str] = []
     clock.on_writable(pair[0].fileno(), lambda now: served.append("written"))
@@ -74,7 +74,7 @@ def test_room_to_write_is_served_until_nobody_wants_it(pair: Pair) -> None:
     assert served == ["written"]
 
 
-def test_one_that_is_served_may_turn_the_next_one_off(pair: Pair) -> None:
+def test_a_served_descriptor_may_remove_the_next_one(pair: Pair) -> None:
     clock = RealClock()
     served: list[str] = []
     with pair[0], pair[1]:
@@ -98,7 +98,7 @@ def test_a_descriptor_that_select_cannot_take_is_refused() -> None:
             clock.on_readable(descriptor, lambda now: None)
 
 
-def test_time_never_goes_back_for_whoever_is_told_it(pair: Pair) -> None:
+def test_the_times_given_to_callbacks_never_decrease(pair: Pair) -> None:
     """Events for the past, for the same instant and for later, while a thread keeps a descriptor busy."""
     clock = RealClock()
     driver = Driver(clock)
@@ -158,7 +158,7 @@ def test_nothing_happens_before_its_time_and_in_its_order() -> None:
     assert all(now >= base_s + 0.01 * number for number, now in happened)
 
 
-def test_a_busy_descriptor_does_not_keep_what_is_due_from_happening() -> None:
+def test_a_busy_descriptor_does_not_delay_due_events() -> None:
     clock = RealClock()
     driver = Driver(clock)
     read, write = os.pipe()

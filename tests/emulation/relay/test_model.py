@@ -1,4 +1,4 @@
-"""The relay's world is the simulator's: the same links, the same streams, times that can be worked out by hand."""
+"""The relay's model uses the simulator's links and streams, with times that are calculated by hand."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from bicoastal.emulation.relay.frames import DscpBursts, burst_to_tos
-from bicoastal.emulation.relay.world import Departure, RelayWorld
+from bicoastal.emulation.relay.model import Departure, RelayModel
 from bicoastal.emulation.streams import stream
 from bicoastal.wan.link import Link
 from bicoastal.wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, TailOfBurst
@@ -40,11 +40,11 @@ def one_path(link: LinkSpec, *, overhead_bytes: int = 0) -> Topology:
     )
 
 
-def world(link: LinkSpec, *, seed: int = 1, overhead_bytes: int = 0) -> RelayWorld:
-    return RelayWorld(one_path(link, overhead_bytes=overhead_bytes), ["path"], seed=seed)
+def world(link: LinkSpec, *, seed: int = 1, overhead_bytes: int = 0) -> RelayModel:
+    return RelayModel(one_path(link, overhead_bytes=overhead_bytes), ["path"], seed=seed)
 
 
-def drain(its: RelayWorld, now: float = 1e9) -> Sequence[Departure]:
+def drain(its: RelayModel, now: float = 1e9) -> Sequence[Departure]:
     return its.departures(now, EVERYTHING)
 
 
@@ -94,7 +94,7 @@ def test_the_frames_lost_are_those_that_the_simulators_link_loses(loss: LossSpec
         wire_bytes: int
         burst_left: int | None = None
 
-    # The name of the stream is the simulator's: see `emulation.simulator`.
+    # The stream's name is written out here, so that this test is independent of `DirectedLink`.
     link = Link(spec, back=True, stream=lambda process: stream(42, f"link/plane/back/{process}"))
     wanted = [(number, arrival.at_s) for number in range(3000) for arrival in link.submit(Seen(100), number * 1e-3)]
     assert [(mark_of(each.frame), each.due_s) for each in drain(its)] == wanted
@@ -129,7 +129,7 @@ def test_duplicates_come_twice_and_corruption_flips_one_bit() -> None:
 
 def test_only_the_marked_tail_of_a_burst_is_lost() -> None:
     topology = one_path(replace(LINK, loss=TailOfBurst(packets=2)))
-    its = RelayWorld(topology, ["path"], seed=1, bursts={"path": DscpBursts()})
+    its = RelayModel(topology, ["path"], seed=1, bursts={"path": DscpBursts()})
     for number in range(5):
         its.submit(0, frame(100, mark=number, tos=burst_to_tos(4 - number, 0)), 0.0)
     its.submit(0, frame(100, mark=9), 0.0)  # no part of a burst
@@ -151,7 +151,7 @@ def test_events_may_be_anchored_at_an_iteration_or_kept_still() -> None:
     stepping.submit(0, frame(962), 10.4)
     stepping.submit(0, frame(962), 10.6)
     assert [each.due_s for each in drain(stepping)] == pytest.approx([10.431, 10.632])
-    calm = RelayWorld(one_path(replace(LINK, events=(Outage(at_s=0.0, duration_s=9.0),))), ["path"], seed=1, calm=True)
+    calm = RelayModel(one_path(replace(LINK, events=(Outage(at_s=0.0, duration_s=9.0),))), ["path"], seed=1, calm=True)
     calm.submit(0, frame(962), 1.0)
     assert len(drain(calm)) == 1
 
@@ -172,7 +172,7 @@ def two_paths_over_one_trunk() -> Topology:
 
 
 def test_links_in_a_row_add_up_in_both_directions() -> None:
-    its = RelayWorld(two_paths_over_one_trunk(), ["via red"], seed=1)
+    its = RelayModel(two_paths_over_one_trunk(), ["via red"], seed=1)
     its.submit(0, frame(962), 0.0)
     its.submit(1, frame(962), 0.0)
     found = {each.way: each.due_s for each in drain(its)}
@@ -180,7 +180,7 @@ def test_links_in_a_row_add_up_in_both_directions() -> None:
 
 
 def test_paths_share_the_queue_of_a_common_link() -> None:
-    its = RelayWorld(two_paths_over_one_trunk(), ["via red", "via blue"], seed=1)
+    its = RelayModel(two_paths_over_one_trunk(), ["via red", "via blue"], seed=1)
     its.submit(0, frame(962), 0.0)  # red, from east: at the hub at 11 ms
     its.submit(3, frame(962), 0.0)  # blue, from east as well, being the second path's way back: at 21 ms
     found = {each.way: each.due_s for each in drain(its)}
@@ -192,7 +192,7 @@ def test_paths_share_the_queue_of_a_common_link() -> None:
     assert found == {0: pytest.approx(1.011 + 0.01 + 0.03), 3: pytest.approx(1.021 + 0.01 + 0.03)}
 
 
-def test_no_way_waits_for_all_of_anothers_frames() -> None:
+def test_frames_of_one_way_do_not_delay_another() -> None:
     its = world(LINK)
     for _ in range(10):
         its.submit(0, frame(100), 0.0)
@@ -202,15 +202,15 @@ def test_no_way_waits_for_all_of_anothers_frames() -> None:
     assert [each.way for each in its.departures(1.0, 4)] == [0, 0]
 
 
-def test_backlogs_are_told_for_each_direction() -> None:
+def test_backlogs_are_recorded_for_each_direction() -> None:
     its = world(LINK)
     for _ in range(2):
         its.submit(0, frame(962), 0.0)
-    assert its.backlogs(0.0005) == [
-        ("plane", "east>west", pytest.approx(1500)),
-        ("plane", "west>east", pytest.approx(0)),
+    assert [(each.link, each.direction, each.at_s, each.backlog_bytes) for each in its.queue_samples(0.0005)] == [
+        ("plane", "east>west", 0.0005, pytest.approx(1500)),
+        ("plane", "west>east", 0.0005, pytest.approx(0)),
     ]
 
 
-def test_patience_ends_with_the_shortest_delay() -> None:
-    assert RelayWorld(two_paths_over_one_trunk(), ["via red"], seed=1).shortest_delay_s == 0.01
+def test_the_shortest_delay_is_that_of_the_first_link() -> None:
+    assert RelayModel(two_paths_over_one_trunk(), ["via red"], seed=1).shortest_delay_s == 0.01

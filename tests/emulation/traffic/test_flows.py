@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicoastal.emulation.flows import Lane, message_bound_s, message_id, stripe, trip_of
+from bicoastal.emulation.traffic.flows import PathCapacity, message_bound_s, message_id, stripe, trip_of
 from bicoastal.wan.schedule import RateStep
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
@@ -25,16 +25,16 @@ RATES = st.floats(1e3, 1e12)
 
 @given(st.integers(0, 10**9), st.lists(st.tuples(st.floats(0, 1), RATES), min_size=1, max_size=9))
 def test_stripes_are_contiguous_and_whole_and_land_together(total: int, ends: list[tuple[float, float]]) -> None:
-    lanes = [Lane(*end) for end in ends]
-    edges = stripe(total, lanes)
+    capacities = [PathCapacity(*end) for end in ends]
+    edges = stripe(total, capacities)
     assert edges[0][0] == 0
     assert edges[-1][1] == total
     assert all(left[1] == right[0] for left, right in pairwise(edges))
     topology = planes(*((rate_bps, delay_s) for delay_s, rate_bps in ends))
     bound_s = message_bound_s(topology, list(topology.paths), total)
-    for (start, stop), lane in zip(edges, lanes, strict=True):
-        lands_s = lane.delay_s + 8 * (stop - start) / lane.rate_bps
-        one_byte_s = 8 / lane.rate_bps
+    for (start, stop), capacity in zip(edges, capacities, strict=True):
+        lands_s = capacity.delay_s + 8 * (stop - start) / capacity.rate_bps
+        one_byte_s = 8 / capacity.rate_bps
         if stop > start:
             assert lands_s == pytest.approx(bound_s, rel=1e-6, abs=2 * one_byte_s)
         else:
@@ -42,8 +42,8 @@ def test_stripes_are_contiguous_and_whole_and_land_together(total: int, ends: li
 
 
 @given(st.integers(0, 10**9), st.lists(RATES, min_size=1, max_size=9))
-def test_over_equal_delays_stripes_are_as_large_as_their_lanes_are_fast(total: int, rates: list[float]) -> None:
-    for (start, stop), rate_bps in zip(stripe(total, [Lane(0.03, rate) for rate in rates]), rates, strict=True):
+def test_over_equal_delays_stripes_are_proportional_to_the_rates(total: int, rates: list[float]) -> None:
+    for (start, stop), rate_bps in zip(stripe(total, [PathCapacity(0.03, rate) for rate in rates]), rates, strict=True):
         assert abs((stop - start) - total * rate_bps / sum(rates)) <= 1 + 1e-6 * total
 
 
@@ -58,7 +58,7 @@ def test_the_bound_of_equal_planes_is_propagation_plus_a_quarter_of_the_serialis
     assert message_bound_s(topology, list(topology.paths), 57_130_000) == pytest.approx(0.052852, abs=1e-9)
 
 
-def test_a_plane_slower_to_arrive_than_the_rest_needs_to_finish_adds_nothing() -> None:
+def test_a_plane_with_a_long_delay_adds_nothing() -> None:
     topology = planes((1e9, 0.010), (1e9, 1.0))
     assert message_bound_s(topology, list(topology.paths), 1_000_000) == pytest.approx(0.018)
 

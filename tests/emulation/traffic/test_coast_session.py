@@ -1,4 +1,4 @@
-"""Two coasts, their stripes carried by hand, in every order that a network may choose."""
+"""Two coasts whose stripes the test carries, in any order."""
 
 from random import Random
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicoastal.emulation.base import RunSpec
-from bicoastal.emulation.coast import CoastSession, Send
-from bicoastal.emulation.flows import Flow, message_id, plan_flows
+from bicoastal.emulation.traffic.coast_session import CoastSession, Send
+from bicoastal.emulation.traffic.flows import Flow, message_id, plan_flows
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.allreduce import Pattern
@@ -97,7 +97,7 @@ def test_a_transport_over_many_paths_gets_the_message_whole() -> None:
     assert [len(send.data) for send in west.begin(0)] == [7000]
 
 
-def test_what_comes_out_of_turn_is_refused_in_a_sentence() -> None:
+def test_an_unexpected_message_is_refused_in_a_sentence() -> None:
     coasts, flows = sessions(spec_of("exchange", 7000, 3))
     west, east = coasts["west"], coasts["east"]
     name = next(flow.name for flow in flows.values() if flow.destination == "east" and flow.index == 2)
@@ -115,7 +115,7 @@ def test_what_comes_out_of_turn_is_refused_in_a_sentence() -> None:
         east.receive(name, good.message_id, good.data)
 
 
-def test_a_plane_on_which_nothing_could_land_in_time_carries_nothing_and_is_not_waited_for() -> None:
+def test_a_plane_with_too_long_a_delay_carries_nothing_and_is_not_awaited() -> None:
     topology = planes(plane("near", rate_bps=1e9, delay_s=0.01), plane("far", rate_bps=1e9, delay_s=0.02))
     job_of = job(shard_bytes=1_000_000, paths=tuple(topology.paths))  # lands after 18 ms
     coasts, _ = sessions(run_spec(topology, job_of))

@@ -1,4 +1,4 @@
-"""A run that is divided until it fits a machine: rates and payloads together, so that bursts keep their length."""
+"""Divides the rates and payloads of a run, so that it fits a machine and bursts keep their duration."""
 
 from dataclasses import replace
 
@@ -7,9 +7,9 @@ from bicoastal.wan.scaling import scaled_allreduce, scaled_topology
 
 
 def scaled_run(spec: RunSpec, divisor: float) -> RunSpec:
-    """Return `spec` with rates, queues and payloads divided by `divisor`; the record will say so.
+    """Return `spec` with rates, queues and payloads divided by `divisor`; `RunSpec.scale` records it.
 
-    Times are kept, and so are the packets' size and their loss: see `wan.scaling`. Raises ValueError unless the divisor
+    Times, packet sizes and losses stay the same: see `wan.scaling`. Raises ValueError unless the divisor
     is a finite number above zero.
     """
     if divisor == 1:

@@ -1,9 +1,9 @@
-"""Lateness in figures: against numpy's, to the microsecond that the histogram keeps."""
+"""The figures of lateness against numpy's, to the microsecond of the histogram."""
 
 import numpy
 import pytest
 
-from bicoastal.emulation.lateness import Lateness, LatenessHistogram, worst
+from bicoastal.emulation.realtime.lateness import Lateness, LatenessHistogram, worst
 
 
 def test_the_figures_are_numpys_to_a_microsecond() -> None:
@@ -34,7 +34,7 @@ def test_what_is_too_late_to_be_counted_finely_is_the_latest() -> None:
     assert histogram.summary().p50_s == 0.5
 
 
-def test_several_relays_are_as_good_as_the_worst() -> None:
+def test_several_relays_have_the_worst_lateness() -> None:
     one = Lateness(count=1, mean_s=1.0, p50_s=1.0, p99_s=2.0, max_s=9.0)
     other = Lateness(count=3, mean_s=5.0, p50_s=0.5, p99_s=8.0, max_s=8.0)
     assert worst([one, other]) == Lateness(count=4, mean_s=4.0, p50_s=1.0, p99_s=8.0, max_s=9.0)

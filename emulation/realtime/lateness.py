@@ -1,4 +1,4 @@
-"""How late frames are: counted by the microsecond, summed up at the end. Pure."""
+"""How late events were: a histogram with a bin for each microsecond, and its summary. It reads no clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ _LARGEST_US = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """How late something was, seconds; all zero when there was none.
+    """How late events were, in seconds; all values are zero when there was no event.
 
-    p50 and p99 are rounded up to the microsecond; where one lies above 20 ms, it is given as the largest of all.
+    p50 and p99 are rounded up to the microsecond. A quantile above 20 ms is given as the largest value.
     """
 
     count: int
@@ -21,7 +21,7 @@ class Lateness:
 
 
 class LatenessHistogram:
-    """Counts by microsecond: a long run needs no more memory than a short one."""
+    """A bin for each microsecond, so that a long run needs no more memory than a short one."""
 
     __slots__ = ("counts", "max_s", "total_s")
 
@@ -31,7 +31,7 @@ class LatenessHistogram:
         self.max_s = 0.0
 
     def add(self, late_s: float) -> None:
-        """Count one; what is early, by the clocks' resolution, is on time."""
+        """Count one event. An event that is early, by the resolution of the clocks, counts as on time."""
         if late_s < 0.0:
             late_s = 0.0
         elif late_s > self.max_s:
@@ -61,7 +61,7 @@ class LatenessHistogram:
 
 
 def worst(parts: Sequence[Lateness]) -> Lateness:
-    """Return one summary for several: counts and means together, quantiles of the worst."""
+    """Return one summary of several: the sum of the counts, the common mean, and the largest quantiles."""
     count = sum(part.count for part in parts)
     return Lateness(
         count=count,

@@ -1,15 +1,15 @@
-"""One coast's part in a job, whatever the world: what it hands to which flow, and what it makes of what arrives."""
+"""One coast's part in a job, for every world: what it sends on which flow, and what it does with arrivals."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bicoastal.emulation.flows import Flow, message_id, stripe, trip_of
+from bicoastal.emulation.traffic.flows import Flow, message_id, stripe, trip_of
 from bicoastal.transports.events import Buffer
 from bicoastal.wan.allreduce import AllReduceSpec, Coast, Outgoing
 
 
 class Send(NamedTuple):
-    """A message part to be offered to a flow now."""
+    """A part of a message that is to be offered to a flow now."""
 
     flow: Flow
     message_id: int
@@ -17,14 +17,14 @@ class Send(NamedTuple):
 
 
 class CoastSession:
-    """The all-reduce of one coast over its flows: stripes messages over `outgoing`, takes what `incoming` deliver."""
+    """The all-reduce of one coast over its flows: it stripes messages over `outgoing` and receives from `incoming`."""
 
     def __init__(self, spec: AllReduceSpec, site: str, *, outgoing: Sequence[Flow], incoming: Sequence[Flow]) -> None:
         self._coast = Coast(spec, site)
         self._outgoing = outgoing
         self._incoming = {flow.name: flow for flow in incoming}
         self._edges = {
-            message.trip: stripe(message.payload_bytes, incoming[0].lanes)
+            message.trip: stripe(message.payload_bytes, incoming[0].capacities)
             for message in spec.messages
             if message.destination == site
         }
@@ -32,20 +32,20 @@ class CoastSession:
         self._iteration = -1
 
     def begin(self, iteration: int) -> list[Send]:
-        """Reduce inside the coast and return what is to be sent first."""
+        """Reduce inside the coast and return the first messages to send."""
         self._iteration = iteration
         self._awaited = {
             (trip, index)
             for trip, edges in self._edges.items()
             for index, (start, stop) in enumerate(edges)
-            if start < stop  # a lane that would only end later has nothing to carry
+            if start < stop  # a path whose first bit would land too late carries nothing
         }
         return self._stripe(self._coast.begin(iteration))
 
     def receive(self, flow: str, identifier: int, data: Buffer) -> list[Send]:
-        """Take what a flow delivered; return what is to be sent because of it.
+        """Take a message that a flow delivered; return the messages that can be sent now.
 
-        Raises ValueError for a message that does not belong to this iteration, has come before, or has another size.
+        Raises ValueError for a message of another iteration, of another size, or that has already been delivered.
         """
         iteration, trip = trip_of(identifier)
         index = self._incoming[flow].index
@@ -59,7 +59,7 @@ class CoastSession:
 
     @property
     def finished(self) -> bool:
-        """Whether this coast has everything it waits for."""
+        """Whether this coast has received every message of the iteration."""
         return self._coast.finished and not self._awaited
 
     def verify(self) -> bool:
@@ -69,7 +69,7 @@ class CoastSession:
     def _stripe(self, messages: Sequence[Outgoing]) -> list[Send]:
         sends = []
         for trip, payload in messages:
-            parts = payload.stripes(stripe(payload.size, self._outgoing[0].lanes))
+            parts = payload.stripes(stripe(payload.size, self._outgoing[0].capacities))
             sends += [
                 Send(flow, message_id(self._iteration, trip), part)
                 for flow in self._outgoing

@@ -1,23 +1,23 @@
-"""What every record has to keep, whatever the world: each broken promise is one sentence."""
+"""The rules for the records of every world: each broken rule gives one sentence."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from bicoastal.emulation.base import JobSpec, RunSpec
-from bicoastal.emulation.flows import Flow, message_bound_s
 from bicoastal.emulation.records import FlowRecord, IterationRecord, RunRecord
+from bicoastal.emulation.traffic.flows import Flow, message_bound_s
 
 IP_HEADER_BYTES = 20
 _ROUNDING_S = 1e-9  # of sums of times that lie within a day
 
 
-def broken_promises(
+def broken_rules(
     spec: RunSpec, record: RunRecord, flows: Sequence[Flow], *, backend: str, tolerance_s: float
 ) -> Iterator[str]:
-    """Yield what is wrong with the record of a run that was to succeed.
+    """Yield a sentence for each error in the record of a run that should succeed.
 
-    flows: those of `plan_flows`. tolerance_s: by how much a clock may err.
+    flows: those of `plan_flows`. tolerance_s: the error of a clock.
     """
     if (record.scenario, record.backend, record.seed) != (spec.name, backend, spec.seed):
         yield (
@@ -52,8 +52,8 @@ def broken_promises(
             yield from _flows(spec, job, row, parts, own, slack_s=slack_s)
     names = {job.name for job in spec.jobs}
     found = {row.job for row in record.iterations} | {row.job for row in record.flows}
-    for stranger in sorted(found - names):
-        yield f"there are rows of {stranger!r}, which is not a job"
+    for unknown in sorted(found - names):
+        yield f"there are rows of {unknown!r}, which is not a job"
     yield from _samples(record, flows, slack_s)
 
 
@@ -67,7 +67,7 @@ def _iteration(spec: RunSpec, job: JobSpec, row: IterationRecord, slack_s: float
     if row.status == "failed" or not row.verified:
         yield f"{_name(row)} has status {row.status!r}, {'' if row.verified else 'not '}verified: {row.reason!r}"
     if row.transport != job.transport.name:
-        yield f"{_name(row)} says it was carried by {row.transport!r} instead of {job.transport.name!r}"
+        yield f"{_name(row)} was carried by {row.transport!r} instead of {job.transport.name!r}"
     if row.payload_bytes != allreduce.payload_bytes:
         yield f"{_name(row)} has {row.payload_bytes} bytes of payload instead of {allreduce.payload_bytes}"
     bound_s = sum(
@@ -147,7 +147,7 @@ def _flows(
 
 
 def _precedes(part: FlowRecord, other: FlowRecord) -> bool:
-    """Say whether `other` can only be sent when `part` has arrived."""
+    """Return whether `other` can only be sent when `part` has arrived."""
     return part.trip == other.trip - 1 and part.destination == other.source
 
 

@@ -1,6 +1,6 @@
-"""Flights of datagrams over one direction of a path, both of whose ends are in this process: one clock stamps both.
+"""Trains of datagrams over one direction of a path. Both ends are in this process, so one clock stamps both.
 
-What arrives is stamped by the kernel, so that a busy process tells the link's delay and not its own.
+The kernel stamps arrivals, so that the delay of a busy process is not measured.
 """
 
 import secrets
@@ -10,24 +10,25 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from bicoastal.emulation.ground.coasts import Coasts
+from bicoastal.wan.units import INFINITY
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _TIMESPEC = struct.Struct("@ll")
-_HEAD = struct.Struct("!QI")  # a token that tells this flight from others, and the datagram's number
+_HEAD = struct.Struct("!QI")  # a token that identifies the train, and the datagram's number
 _HEADERS_BYTES = 28  # IPv4 and UDP
 _BUFFER_BYTES = 64 << 20
-_AT_ONCE = 4  # datagrams that a sender which is late may send before it looks at what has arrived
+_AT_ONCE = 4  # datagrams that a late sender may send before it reads arrivals
 _SETTLING_S = 0.05
 _REFINEMENTS = 10
 
 
 class Line:
-    """One direction of a path, with a socket at either end.
+    """One direction of a path, with a socket at each end.
 
-    settling_s: what was sent so long ago has arrived or is lost. Raises RunFailedError when sockets cannot be had.
+    settling_s: the time after which a datagram has arrived or is lost. Raises RunFailedError when sockets cannot be
+    had.
     """
 
     def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
@@ -57,10 +58,10 @@ class Line:
 
 
 @dataclass(slots=True, kw_only=True)
-class Flight:
+class PacketTrain:
     """Datagrams on one line: `count` IP packets of `packet_bytes`, `interval_s` apart. arrived_s: by number.
 
-    catches_up: a sender that was held up makes up for it, whatever the queue says to that.
+    catches_up: a sender that was delayed sends all overdue datagrams at once, even when the queue may drop some.
     """
 
     line: Line
@@ -75,17 +76,17 @@ class Flight:
 
     @property
     def due_s(self) -> float:
-        """When the next one is to be sent."""
+        """When the next datagram is to be sent."""
         return self.began_s + len(self.sent_s) * self.interval_s
 
     def send(self, filling: bytes) -> None:
-        """Send the next one, which ends with `filling`."""
+        """Send the next datagram, which ends with `filling`."""
         number = len(self.sent_s)
         self.sent_s.append(time.monotonic())
         self.line.sender.send(_HEAD.pack(self.token, number) + filling)
 
     def collect(self) -> None:
-        """Take what has arrived, as the kernel stamped it; what belongs to other flights is dropped."""
+        """Take the arrivals with the kernel's stamps; datagrams of other trains are dropped."""
         offset_s = time.time() - time.monotonic()
         while True:
             try:
@@ -98,37 +99,38 @@ class Flight:
                 self.arrived_s.setdefault(number, seconds + nanoseconds * 1e-9 - offset_s)
 
 
-def fly(flights: Sequence[Flight]) -> None:
-    """Send all flights side by side, each at its own pace; then wait until all that will arrive has arrived.
+def send_trains(trains: Sequence[PacketTrain]) -> None:
+    """Send all trains at the same time, each at its own rate; then wait until no more can arrive.
 
-    A flight that does not catch up sends only a few at once when it is late: what a queue would drop is no link's loss.
+    A train that does not catch up sends only a few datagrams at once when it is late, since a drop by the queue is not
+    the link's loss.
     """
-    filling = [bytes(flight.packet_bytes - _HEADERS_BYTES - _HEAD.size) for flight in flights]
-    for flight in flights:
-        flight.began_s = time.monotonic()
+    filling = [bytes(train.packet_bytes - _HEADERS_BYTES - _HEAD.size) for train in trains]
+    for train in trains:
+        train.began_s = time.monotonic()
     under_way = True
     while under_way:
         under_way = False
-        next_s = inf
-        for flight, filled in zip(flights, filling, strict=True):
+        next_s = INFINITY
+        for train, filled in zip(trains, filling, strict=True):
             for _ in range(_AT_ONCE):
-                if len(flight.sent_s) == flight.count or flight.due_s > time.monotonic():
+                if len(train.sent_s) == train.count or train.due_s > time.monotonic():
                     break
-                flight.send(filled)
-            if len(flight.sent_s) < flight.count:
+                train.send(filled)
+            if len(train.sent_s) < train.count:
                 under_way = True
-                if not flight.catches_up:
-                    latest_s = flight.due_s + _AT_ONCE * flight.interval_s
-                    flight.began_s += max(0.0, time.monotonic() - latest_s)
-                next_s = min(next_s, flight.due_s)
+                if not train.catches_up:
+                    latest_s = train.due_s + _AT_ONCE * train.interval_s
+                    train.began_s += max(0.0, time.monotonic() - latest_s)
+                next_s = min(next_s, train.due_s)
         if under_way:
-            _collect_until(flights, next_s)
-    _collect_until(flights, time.monotonic() + max(flight.line.settling_s for flight in flights))
+            _collect_until(trains, next_s)
+    _collect_until(trains, time.monotonic() + max(train.line.settling_s for train in trains))
 
 
-def _collect_until(flights: Sequence[Flight], until_s: float) -> None:
+def _collect_until(trains: Sequence[PacketTrain], until_s: float) -> None:
     """Take what arrives until then: an ordinary user's buffers hold less than what is on its way."""
-    by_receiver = {flight.line.receiver: flight for flight in flights}
+    by_receiver = {train.line.receiver: train for train in trains}
     left_s = until_s - time.monotonic()
     while True:
         ready, _, _ = select.select(list(by_receiver), (), (), max(0.0, left_s))
@@ -144,31 +146,31 @@ def rate_between(count: int, times_s: Sequence[float], bits: float, *, idle_s: f
     return (count - 1) * bits / (times_s[-1] - times_s[0] - idle_s) if count > 1 else 0.0
 
 
-def arrival_rate(flight: Flight, wire_bits: float, queue_bits: float) -> float:
-    """Return the rate at which a flight arrived while there was something to send.
+def arrival_rate(train: PacketTrain, wire_bits: float, queue_bits: float) -> float:
+    """Return the rate at which a train arrived while there was something to send.
 
     A busy machine may hold the sender up for longer than a queue lasts, which is not the link's fault. How long the
     queue lasted depends on the rate again: begin with no idle time, which is too slow if anything, and go up.
     """
-    arrivals = sorted(flight.arrived_s.values())
+    arrivals = sorted(train.arrived_s.values())
     rate_bps = rate_between(len(arrivals), arrivals, wire_bits)
     for _ in range(_REFINEMENTS if rate_bps else 0):
-        idle_s = idle_time_s(flight, wire_bits / rate_bps, queue_bits / rate_bps)
+        idle_s = idle_time_s(train, wire_bits / rate_bps, queue_bits / rate_bps)
         rate_bps = rate_between(len(arrivals), arrivals, wire_bits, idle_s=idle_s)
     return rate_bps
 
 
-def idle_time_s(flight: Flight, transmission_s: float, queue_s: float) -> float:
+def idle_time_s(train: PacketTrain, transmission_s: float, queue_s: float) -> float:
     """Return for how long a link that takes `transmission_s` for a packet had none, because the sender was held up.
 
     queue_s: the longest that a packet can have waited. Told from when the packets that arrived had been sent; pauses of
     less than two intervals do not count.
     """
     idle_s = free_s = 0.0
-    arrived = sorted(flight.arrived_s)
+    arrived = sorted(train.arrived_s)
     for number in arrived:
-        sent_s = flight.sent_s[number]
-        if number != arrived[0] and sent_s - flight.sent_s[number - 1] > 2 * flight.interval_s:
+        sent_s = train.sent_s[number]
+        if number != arrived[0] and sent_s - train.sent_s[number - 1] > 2 * train.interval_s:
             idle_s += max(0.0, sent_s - free_s)
         free_s = min(max(free_s, sent_s), sent_s + queue_s) + transmission_s
     return idle_s

@@ -1,72 +1,40 @@
-"""From what the two ends of a job's flows have counted to the rows of the record, whatever the world.
+"""Makes the rows of the record from what the two ends of a job's flows have counted, for every world.
 
-In the simulator one process sees both ends; with real packets each coast tells its half, and the halves are put
-together here.
+In the simulator one process has both ends. With real packets each coast reports its own end, and both are joined here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from bicoastal.emulation.base import JobSpec
-from bicoastal.emulation.flows import Flow, message_bound_s
 from bicoastal.emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord
+from bicoastal.emulation.traffic.flows import Flow, message_bound_s
 from bicoastal.transports.base import Counters, Sample
 from bicoastal.wan.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What one end of a flow has counted, or two ends together: bytes on the wire, and `Counters`."""
+    """What one end of a flow has counted, or both ends together.
+
+    wire_bytes: everything it put on the wire, headers and framing included.
+    """
 
     wire_bytes: int = 0
-    packets: int = 0
-    repairs: int = 0
-    probes: int = 0
-    timeouts: int = 0
-    spurious: int = 0
-    rejected: int = 0
+    counters: Counters = field(default_factory=Counters)
 
-    @classmethod
-    def of(cls, wire_bytes: int, counters: Counters) -> "Tally":
-        """Return the tally of an end that put `wire_bytes` on the wire and counted `counters`."""
-        return cls(
-            wire_bytes=wire_bytes,
-            packets=counters.packets,
-            repairs=counters.repairs,
-            probes=counters.probes,
-            timeouts=counters.timeouts,
-            spurious=counters.spurious,
-            rejected=counters.rejected,
-        )
+    def __add__(self, other: "Tally") -> "Tally":
+        """Return the sum of two tallies."""
+        return Tally(wire_bytes=self.wire_bytes + other.wire_bytes, counters=self.counters + other.counters)
 
-    def plus_rejected(self, count: int) -> "Tally":
-        """Return the tally with `count` more rejected datagrams."""
-        return replace(self, rejected=self.rejected + count)
-
-    def since(self, before: "Tally") -> "Tally":
-        """Return what has been added since `before`."""
-        return Tally(
-            wire_bytes=self.wire_bytes - before.wire_bytes,
-            packets=self.packets - before.packets,
-            repairs=self.repairs - before.repairs,
-            probes=self.probes - before.probes,
-            timeouts=self.timeouts - before.timeouts,
-            spurious=self.spurious - before.spurious,
-            rejected=self.rejected - before.rejected,
-        )
+    def __sub__(self, before: "Tally") -> "Tally":
+        """Return what has been counted since `before`."""
+        return Tally(wire_bytes=self.wire_bytes - before.wire_bytes, counters=self.counters - before.counters)
 
 
 def joined(sender: Tally, receiver: Tally) -> Tally:
     """Return a flow's tally: the sender's, with the receiver's bytes on the wire and rejected datagrams."""
-    return Tally(
-        wire_bytes=sender.wire_bytes + receiver.wire_bytes,
-        packets=sender.packets,
-        repairs=sender.repairs,
-        probes=sender.probes,
-        timeouts=sender.timeouts,
-        spurious=sender.spurious,
-        rejected=sender.rejected + receiver.rejected,
-    )
+    return sender + Tally(wire_bytes=receiver.wire_bytes, counters=Counters(rejected=receiver.counters.rejected))
 
 
 @dataclass(slots=True)
@@ -104,10 +72,10 @@ def close_iteration(
     tallies: Mapping[str, Tally],
     doubt: str = "",
 ) -> tuple[IterationRecord, list[FlowRecord]]:
-    """Return the rows of an iteration that is over.
+    """Return the rows of an iteration that has ended.
 
     deliveries: by (flow, trip). tallies: by flow, what both ends have counted in this iteration. reason: why an
-    iteration that is not complete failed. doubt: why one that is may be off (the world was late), "" for no doubt.
+    incomplete iteration failed. doubt: why the figures of a complete one may be wrong (the world was late), or "".
     """
     rows: list[FlowRecord] = []
     trips: dict[str, list[tuple[int, Delivery]]] = {flow.name: [] for flow in flows}
@@ -116,7 +84,7 @@ def close_iteration(
     for flow in flows:
         last = max((trip for trip, _ in trips[flow.name]), default=0)
         for trip, delivery in trips[flow.name]:
-            # counters run over the whole iteration: with two trips, the last one's row carries them
+            # the counts are of the whole iteration: with two trips, the row of the last one has them
             tally = tallies[flow.name] if trip == last else Tally()
             rows.append(_flow_record(job, flow, iteration=iteration, trip=trip, delivery=delivery, tally=tally))
     if completion_s is not None and not verified:
@@ -155,12 +123,7 @@ def _flow_record(
         start_s=delivery.start_s,
         completion_s=delivery.completion_s,
         wire_bytes=tally.wire_bytes,
-        packets=tally.packets,
-        repairs=tally.repairs,
-        probes=tally.probes,
-        timeouts=tally.timeouts,
-        spurious=tally.spurious,
-        rejected=tally.rejected,
+        **tally.counters.as_dict(),
     )
 
 

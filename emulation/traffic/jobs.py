@@ -1,15 +1,15 @@
-"""Jobs and background traffic in one process that sees both coasts: iteration after iteration, and their records."""
+"""Jobs and background traffic in a process that has both coasts, and their records."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bicoastal.emulation.background import BackgroundOctets
 from bicoastal.emulation.base import BackgroundSpec, JobSpec
-from bicoastal.emulation.coast import CoastSession, Send
 from bicoastal.emulation.driver import APPLICATION, Driver, Port
-from bicoastal.emulation.flows import Flow, trip_of
-from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.emulation.records import FlowRecord, IterationRecord
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.coast_session import CoastSession, Send
+from bicoastal.emulation.traffic.flows import Flow, trip_of
+from bicoastal.emulation.traffic.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.transports.base import Endpoint
 from bicoastal.transports.events import MessageReceived
 from bicoastal.wan.topology import Topology
@@ -17,7 +17,7 @@ from bicoastal.wan.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowPorts:
-    """A flow and the two ports it runs between."""
+    """A flow and the ports of its two ends."""
 
     flow: Flow
     client: Port
@@ -44,10 +44,10 @@ class FlowPorts:
 
 
 class JobRun:
-    """A job's iterations: begin on both coasts, carry, verify, wait for `gap_s`, begin again.
+    """Runs a job's iterations: begin on both coasts, carry the messages, verify, wait for `gap_s`, begin again.
 
-    on_schedule(iteration, begins_s) is told as soon as it is known when an iteration begins; on_begin(now) when it
-    does, before the first byte is offered; on_end(reason) once, "" when all went well.
+    on_schedule(iteration, begins_s) is called as soon as the start of an iteration is known. on_begin(now) is called
+    at the start, before the first byte is offered. on_end(reason) is called once, with "" when all went well.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class JobRun:
         self._open = False
 
     def start(self, now: float) -> None:
-        """All connections stand: begin the first iteration `start_s` from now."""
+        """All connections are established: begin the first iteration `start_s` from now."""
         self._schedule(0, now + self.spec.start_s)
 
     def _schedule(self, iteration: int, begins_s: float) -> None:
@@ -124,7 +124,7 @@ class JobRun:
             self.ports[send.flow.name].send(send.message_id, send.data, now)
 
     def received(self, flow: str, message: MessageReceived, now: float) -> None:
-        """Take a message that a flow delivered. Raises ValueError when it is not one that is waited for."""
+        """Take a message that a flow delivered. Raises ValueError when it is not an expected one."""
         iteration, trip = trip_of(message.message_id)
         delivery = self._deliveries.get((flow, trip))
         if iteration != self._iteration or delivery is None:
@@ -144,15 +144,15 @@ class JobRun:
             self._on_end(f"iteration {iteration} of {self.spec.name} did not complete within {self._time_limit_s:g} s")
 
     def close(self, reason: str) -> None:
-        """The run is over: write down an iteration that is still open, as failed for `reason`."""
+        """End the run: record an iteration that is still open as failed, with `reason`."""
         if self._open:
             self._close_iteration(reason)
         self.active = False
 
     def _mark(self, ports: FlowPorts) -> Tally:
         return joined(
-            Tally.of(ports.client.wire_bytes, ports.client_endpoint.counters()),
-            Tally.of(ports.server.wire_bytes, ports.server_endpoint.counters()),
+            Tally(wire_bytes=ports.client.wire_bytes, counters=ports.client_endpoint.counters()),
+            Tally(wire_bytes=ports.server.wire_bytes, counters=ports.server_endpoint.counters()),
         )
 
     def _close_iteration(self, reason: str) -> None:
@@ -167,14 +167,14 @@ class JobRun:
             verified=self._verified,
             reason=reason,
             deliveries=self._deliveries,
-            tallies={name: self._mark(ports).since(self._marks[name]) for name, ports in self.ports.items()},
+            tallies={name: self._mark(ports) - self._marks[name] for name, ports in self.ports.items()},
         )
         self.iterations.append(record)
         self.flows += flows
 
 
 class BackgroundRun:
-    """Other traffic: message after message from one site to another; checked byte by byte, but not recorded."""
+    """Background traffic: one message after another between two sites. Each byte is checked; nothing is recorded."""
 
     def __init__(self, spec: BackgroundSpec, ports: Mapping[str, FlowPorts], driver: Driver) -> None:
         self.spec = spec
@@ -185,7 +185,7 @@ class BackgroundRun:
         self._sent = 0
 
     def start(self, now: float) -> None:
-        """All connections stand: send the first message `start_s` from now."""
+        """All connections are established: send the first message `start_s` from now."""
         self._driver.at(now + self.spec.start_s, APPLICATION, self._begin, None)
 
     def _begin(self, _: object, now: float) -> None:
@@ -195,7 +195,7 @@ class BackgroundRun:
             self.ports[name].send(self._sent, data, now)
 
     def received(self, flow: str, message: MessageReceived, now: float) -> None:
-        """Take a message that a flow delivered. Raises ValueError when it is not what was sent."""
+        """Take a message that a flow delivered. Raises ValueError when it differs from what was sent."""
         if message.message_id != self._sent or self._expected.pop(flow, None) != message.data:
             raise ValueError(f"{flow} did not deliver what was sent")
         if not self._expected and (self.spec.messages is None or self._sent < self.spec.messages):

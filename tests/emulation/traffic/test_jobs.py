@@ -1,4 +1,4 @@
-"""Jobs and other traffic by the clock: gaps, trips, marks, and what may not be delivered."""
+"""Jobs and background traffic over time: gaps, trips, counts, and messages that are refused."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ import pytest
 from bicoastal.emulation.base import BackgroundSpec, RunSpec
 from bicoastal.emulation.clock import VirtualClock
 from bicoastal.emulation.driver import APPLICATION, Driver, Port
-from bicoastal.emulation.flows import plan_flows
-from bicoastal.emulation.jobs import BackgroundRun, FlowPorts, JobRun
 from bicoastal.emulation.records import RunRecord
+from bicoastal.emulation.traffic.flows import plan_flows
+from bicoastal.emulation.traffic.jobs import BackgroundRun, FlowPorts, JobRun
 from bicoastal.transports.base import Counters, Datagram, Endpoint
 from bicoastal.transports.events import Buffer, Event, MessageReceived
 from bicoastal.transports.registry import Registry
@@ -199,7 +199,7 @@ def test_other_traffic_is_striped_by_rate_and_notices_any_change_or_swap() -> No
         run.received(name, MessageReceived(message_id=2, data=bytes(first[1])), 1.0)
 
 
-def test_one_message_of_other_traffic_is_not_like_the_next() -> None:
+def test_messages_of_other_traffic_differ() -> None:
     driver, run, senders = run_background(background("reno", message_bytes=5000, messages=2))
     ((name, desk),) = senders.items()
     driver.run()

@@ -1,26 +1,29 @@
-"""The services of a run, whatever the world: which machines there are, where they stand, and who speaks to them.
+"""The services of a run, for every world: which machines there are, at which sites, and which flows are their peers.
 
-All flows of one transport share its services. They are its peers, numbered in the order of the flows, and reach service
-number 1 under path_id -1, number 2 under -2, and so on. Two transports that have the same kind of service, such as b4
-and kernel-b4, cannot be in one run: neither service would know of the other's peers, and what is said to be shared out
-once would be shared out twice.
+All flows of one transport share its services. The flows are the services' peers, numbered in their order. A flow
+reaches the first service under path_id -1, the second under -2, and so on. Two transports with the same kind of
+service, such as b4 and kernel-b4, cannot be in one run: neither service would know the other's peers, and both would
+share out the same capacity.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bicoastal.emulation.base import UnsupportedError
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.streams import stream
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.base import Machine, ServiceContext, ServicePlacement
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.topology import Topology
+from bicoastal.wan.units import INFINITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedService:
-    """A machine, its site, and by how much a message between it and a peer is late, seconds: of every peer in turn.
+    """A service's machine and its site.
 
-    path_id: under which peers know it.
+    delays_s: of messages between it and each peer, in seconds, in the order of the peers. path_id: its number for
+    peers.
     """
 
     name: str
@@ -31,7 +34,7 @@ class PlacedService:
 
 
 def by_transport(flows: Sequence[Flow]) -> Mapping[str, Sequence[Flow]]:
-    """Return the flows of every transport, in their order: its services' peers."""
+    """Return the flows of every transport in their order: the peers of its services."""
     members: dict[str, list[Flow]] = {}
     for flow in flows:
         members.setdefault(flow.transport.name, []).append(flow)
@@ -43,9 +46,9 @@ def place_services(
 ) -> list[PlacedService]:
     """Make the services of one transport, which has these flows.
 
-    generation: how many others have stood in their place before, in this run; what they draw differs from those'.
-    encapsulation_bytes: what the world itself adds to each packet of a flow, beyond what the topology says.
-    Raises UnsupportedError where flows want different things of them, ValueError where no links lead there; and what
+    generation: how many times they have been restarted in this run; each generation has its own random stream.
+    encapsulation_bytes: what the world itself adds to each packet of a flow, beyond the topology's encapsulation.
+    Raises UnsupportedError where flows have different parameters, FieldError where no links lead to a service, and what
     the transport raises.
     """
     first = flows[0]
@@ -71,9 +74,9 @@ def place_services(
         delays_s = []
         for flow in flows:
             delays_s.append(topology.least_delay_s(flow.source, placement.site))
-            if delays_s[-1] == float("inf"):
-                raise ValueError(
-                    f"links: none lead from {flow.source} to {placement.site}, where {placement.name} stands"
+            if delays_s[-1] == INFINITY:
+                raise FieldError(
+                    "links", f"none lead from {flow.source} to {placement.site}, where {placement.name} stands"
                 )
         placed.append(
             PlacedService(

@@ -1,4 +1,4 @@
-"""What a run takes, as the kernel counts it, against what it was said to take at most."""
+"""The memory that a run takes, as the kernel counts it, against the estimate."""
 
 import subprocess
 import sys
@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from bicoastal.emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes, run_memory_bytes
+from bicoastal.emulation.limits.memory import (
+    background_memory_bytes,
+    job_memory_bytes,
+    machine_memory_bytes,
+    run_memory_bytes,
+)
 from bicoastal.wan.allreduce import AllReduceSpec
 from helpers.small_runs import background, plane, planes, run_spec
 
 MEASURE = """
 import sys
 from helpers.small_runs import job, plane, planes, run_spec, simulate
-from bicoastal.emulation.memory import run_memory_bytes
+from bicoastal.emulation.limits.memory import run_memory_bytes
 
 def peak_bytes():
     with open("/proc/self/status") as file:
@@ -42,7 +47,7 @@ def measure(transport: str, array_bytes: int, mtu_bytes: int) -> tuple[int, int,
 
 
 @pytest.mark.parametrize(("array_bytes", "mtu_bytes"), [(0, 1500), (1_000_000, 9000)])
-def test_a_run_takes_at_most_what_is_said(array_bytes: int, mtu_bytes: int) -> None:
+def test_a_run_takes_at_most_the_estimated_memory(array_bytes: int, mtu_bytes: int) -> None:
     _, peak, said = measure("cubic", array_bytes, mtu_bytes)
     assert peak <= said
 
@@ -53,7 +58,7 @@ def test_a_small_array_saves_more_memory_than_its_own_arithmetic() -> None:
     assert peak - before < 1.5 * 60e6
 
 
-def test_what_is_said_grows_with_message_array_and_packets() -> None:
+def test_the_estimate_grows_with_message_array_and_packets() -> None:
     small = AllReduceSpec(sites=("west", "east"), shard_bytes=10**9, array_bytes=10**6)
     whole = AllReduceSpec(sites=("west", "east"), shard_bytes=10**9)
     assert 4e9 < job_memory_bytes(small, 9000) < job_memory_bytes(small, 1500) < 6e9
@@ -63,7 +68,7 @@ def test_what_is_said_grows_with_message_array_and_packets() -> None:
     assert run_memory_bytes(both) - run_memory_bytes(alone) == background_memory_bytes(10**9, 1500)
 
 
-def test_the_machine_has_no_more_memory_than_the_kernel_says() -> None:
+def test_the_machine_memory_is_at_most_the_kernels_figure() -> None:
     with open("/proc/meminfo", encoding="ascii") as file:
         total = 1024 * int(next(line for line in file if line.startswith("MemTotal:")).split()[1])
     assert 0 < machine_memory_bytes() <= total
