@@ -156,7 +156,7 @@ class Port:
         if not produced and not self._received_since_timer and self._idle_timers.exceeded(now):
             most, within_s = IDLE_TIMER_LIMIT
             raise SpinningError(
-                f"{self.name} set its timer {most} times for nothing within {within_s:g} s, at {now:.9f} s"
+                f"{self.name} set its timer {most} times without effect within {within_s:g} s, at {now:.9f} s"
             )
         self._received_since_timer = False
 

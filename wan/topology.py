@@ -108,7 +108,7 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place where endpoints, switches or services stand. Raises ValueError when the name is empty."""
+    """A place of endpoints, switches or services. Raises FieldError when the name is empty."""
 
     name: str
 

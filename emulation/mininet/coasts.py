@@ -42,7 +42,7 @@ class MininetCoasts(Closing):
 
             from bicoastal.emulation.mininet.topology import BicoastalTopo, plan, run_on  # noqa: PLC0415
         except ImportError as error:
-            raise UnsupportedError(f"Mininet is not there for this Python ({error}): run in the guest") from error
+            raise UnsupportedError(f"Mininet is not installed for this Python ({error}): run in the guest") from error
         if os.geteuid() != 0:
             raise UnsupportedError("Mininet has to be run as root")
         setLogLevel("warning")
@@ -111,7 +111,7 @@ def own_network() -> Iterator[None]:
     before = os.open(_OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if _libc.unshare(_CLONE_NEWNET) != 0:
-            raise UnsupportedError(f"there can be no network namespace: {os.strerror(ctypes.get_errno())}")
+            raise UnsupportedError(f"no network namespace can be made: {os.strerror(ctypes.get_errno())}")
         try:
             yield
         finally:

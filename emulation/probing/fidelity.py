@@ -151,5 +151,5 @@ class _Ping(Closing):
             raise RunFailedError(f"ping did not end within {self._longest_s:.0f} s") from None
         mean = _MEAN.search(said)
         if mean is None:
-            raise RunFailedError(f"ping saw no round trip: {' '.join(said.split())[-200:]}")
+            raise RunFailedError(f"ping measured no round trip: {' '.join(said.split())[-200:]}")
         return float(mean[1]) * 1e-3, [float(each) * 1e-3 for each in _ROUND_TRIP.findall(said)]

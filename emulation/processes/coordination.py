@@ -287,4 +287,4 @@ def require_ready(name: str, said: News | ServiceNews) -> None:
         case Broken(reason=reason):
             raise RunFailedError(f"{name} broke: {reason}")
         case other:
-            raise RunFailedError(f"{name} said {type(other).__name__}, out of turn")
+            raise RunFailedError(f"{name} sent {type(other).__name__} at the wrong time")

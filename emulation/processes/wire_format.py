@@ -59,7 +59,7 @@ class WireFormat(Generic[Value]):
             data = json.loads(octets.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
             value: Value = self._rule.read(data)
         except RecursionError:
-            raise WireFormatError("there is no end to its depth") from None
+            raise WireFormatError("it is nested too deeply") from None
         except WireFormatError:
             raise
         except ValueError as error:  # of the decoders alone: rules raise nothing else
@@ -244,7 +244,7 @@ class _Dataclass(_Rule):
         for name, value in values.items():
             held = getattr(made, name)
             if held is not value and held != value:  # for example a name that a mapping and its part give differently
-                raise WireFormatError(f"{name}: {self.made.__name__} does not hold it as it was given")
+                raise WireFormatError(f"{name}: {self.made.__name__} changes its value")
         return made
 
 
@@ -292,13 +292,13 @@ class _Union(_Rule):
         for member in self.members:
             if member.fits(value):
                 return member.write(value)
-        raise WireFormatError(f"{_shown(value)} is of none of the types that are allowed here")
+        raise WireFormatError(f"{_shown(value)} has none of the allowed types")
 
     def read(self, data: Any) -> Any:
         for member in self.members:
             if member.shaped(data):
                 return member.read(data)
-        raise WireFormatError(f"{_shown(data)} is of none of the types that are allowed here")
+        raise WireFormatError(f"{_shown(data)} has none of the allowed types")
 
 
 def _inside(act: Any, key: str, item: Any) -> Any:
@@ -339,14 +339,14 @@ class _Rules:
         elif isinstance(declared, type) and is_dataclass(declared):
             self._make_dataclass(declared)
         else:
-            raise TypeError(f"{declared!r} has no form on the wire")
+            raise TypeError(f"{declared!r} cannot be encoded")
 
     def _make_dataclass(self, declared: type) -> None:
         self._made[declared] = rule = _Dataclass(declared)
         hints = get_type_hints(declared)
         for field in fields(declared):
             if not field.init:
-                raise TypeError(f"{declared.__name__}.{field.name} has no form on the wire: it is not given when made")
+                raise TypeError(f"{declared.__name__}.{field.name} cannot be encoded: it is not given when made")
             rule.parts[field.name] = self.rule(hints[field.name])
 
     def _make_named(self, declared: Any, choices: Sequence[type]) -> None:
@@ -354,7 +354,7 @@ class _Rules:
         for choice in choices:
             part = self.rule(choice)
             if not isinstance(part, _Dataclass) or choice.__name__ in rule.choices:
-                raise TypeError(f"{choice!r} cannot be told from the others by its name")
+                raise TypeError(f"{choice!r} has the name of another one")
             rule.choices[choice.__name__] = part
 
     def _make_union(self, declared: Any, members: Sequence[Any]) -> None:
@@ -373,5 +373,5 @@ class _Rules:
         shapes: tuple[object, ...] = ([], {})
         for shape in shapes:
             if sum(rule.shaped(shape) for rule in rules) > 1:
-                raise TypeError(f"{declared!r} has no form on the wire: two of its types look alike")
+                raise TypeError(f"{declared!r} cannot be encoded: two of its types cannot be distinguished")
         union.members = rules

@@ -107,7 +107,7 @@ class WorkerHandle(WorkerProcess[Order, News]):
         except ChannelClosedError:
             raise RunFailedError(f"{self.name} has died: {self.cause_of_death()}") from None
         except WireFormatError as error:
-            raise RunFailedError(f"{self.name} cannot be understood: {error}") from error
+            raise RunFailedError(f"{self.name} sent what cannot be decoded: {error}") from error
 
     def cause_of_death(self) -> str:
         """Return how a process that has closed its end of the channel has ended."""

@@ -212,7 +212,7 @@ class JobConduct:
                 delivery = deliveries.get((arrived.flow, arrived.trip))
                 if delivery is None:
                     place = f"trip {arrived.trip} of iteration {self._iteration}"
-                    reason = self.failure = f"{arrived.flow} delivered {place}, which nobody has sent"
+                    reason = self.failure = f"{arrived.flow} delivered {place}, which was not sent"
                     self._completed_s = None
                 else:
                     delivery.completion_s = arrived.at_s - delivery.start_s

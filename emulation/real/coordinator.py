@@ -218,7 +218,7 @@ class Coordinator(Closing):
             case Broken(reason=reason):
                 raise RunFailedError(f"the process of {site} broke: {reason}")
             case _:
-                raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
+                raise RunFailedError(f"the process of {site} sent {type(news).__name__} at the wrong time")
 
     def _take_late(self, site: str, news: News) -> None:
         """Take news that was on its way when the run ended, and the answers to the orders to close."""
@@ -230,7 +230,7 @@ class Coordinator(Closing):
             case Connected() | BackgroundArrived() | Broken():
                 pass
             case _:
-                raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
+                raise RunFailedError(f"the process of {site} sent {type(news).__name__} at the wrong time")
 
     def _job(self, name: str) -> JobConduct:
         return next(job for job in self._jobs if job.spec.name == name)

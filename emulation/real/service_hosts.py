@@ -171,7 +171,7 @@ class ServiceHosts:
             case Broken(reason=reason):
                 raise RunFailedError(f"{host.name} broke: {reason}")
             case other:
-                raise RunFailedError(f"{host.name} said {type(other).__name__}, out of turn")
+                raise RunFailedError(f"{host.name} sent {type(other).__name__} at the wrong time")
 
     def _replace(self, host: "_Host", now: float) -> None:
         cause = host.handle.cause_of_death()

@@ -75,7 +75,7 @@ class RelayProcess(WorkerProcess[Order, Answer]):
         except ChannelClosedError:
             raise RunFailedError("the relay has died") from None
         except WireFormatError as error:
-            raise RunFailedError(f"the relay's answer is not one: {error}") from error
+            raise RunFailedError(f"the relay's answer cannot be decoded: {error}") from error
 
 
 class Relays(Closing):

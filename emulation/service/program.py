@@ -90,7 +90,7 @@ class ServiceProcess:
             case Connect(epoch_s=epoch_s):
                 self._clock.epoch_s = epoch_s
             case other:
-                raise ValueError(f"{type(other).__name__} before time has begun")
+                raise ValueError(f"{type(other).__name__} before Connect")
         self._clock.on_readable(self._channel.fileno(), self._execute_order)
         self._driver.at(max(0.0, self._clock.now()), APPLICATION, self._begin, None)
         self._driver.at(self._clock.now(), APPLICATION, self._tick, None)

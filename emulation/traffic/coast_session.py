@@ -50,7 +50,8 @@ class CoastSession:
         iteration, trip = trip_of(identifier)
         index = self._incoming[flow].index
         if iteration != self._iteration or (trip, index) not in self._awaited:
-            raise ValueError(f"{flow} delivered message {identifier} in iteration {self._iteration}, out of turn")
+            unexpected = f"message {identifier} in iteration {self._iteration}, which is not expected"
+            raise ValueError(f"{flow} delivered {unexpected}")
         start, stop = self._edges[trip][index]
         if len(data) != stop - start:
             raise ValueError(f"{flow} delivered {len(data)} bytes as message {identifier} instead of {stop - start}")

@@ -128,7 +128,7 @@ class JobRun:
         iteration, trip = trip_of(message.message_id)
         delivery = self._deliveries.get((flow, trip))
         if iteration != self._iteration or delivery is None:
-            raise ValueError(f"{flow} delivered message {message.message_id}, which nobody has sent")
+            raise ValueError(f"{flow} delivered message {message.message_id}, which was not sent")
         coast = self._coasts[self.ports[flow].flow.destination]
         sends = coast.receive(flow, message.message_id, message.data)
         delivery.completion_s = now - delivery.start_s

@@ -183,13 +183,16 @@ class Repeats(ArqEndpoint):
     ("make", "reason"),
     [
         (Spinning, "job/west>east/plane0:server set its timer 10000 times without letting time pass, at 0.500000000 s"),
-        (Creeping, "job/west>east/plane0:server set its timer 10000 times for nothing within 0.1 s, at 0.500010001 s"),
+        (
+            Creeping,
+            "job/west>east/plane0:server set its timer 10000 times without effect within 0.1 s, at 0.500010001 s",
+        ),
         (NeverDone, "job/west>east/plane0:server had 100000 events without letting time pass, at 0.010007600 s"),
         (GivesUp, "job/west>east/plane0:client: it is too far"),
         (TellsItsOwnSide, "job/west>east/plane0:client delivered message 0 to its own sender"),
-        (Renames, "job/west>east/plane0 delivered message 1, which nobody has sent"),
+        (Renames, "job/west>east/plane0 delivered message 1, which was not sent"),
         (Cuts, "job/west>east/plane0 delivered 999 bytes as message 0 instead of 1000"),
-        (Repeats, "job/west>east/plane0 delivered message 0 in iteration 0, out of turn"),
+        (Repeats, "job/west>east/plane0 delivered message 0 in iteration 0, which is not expected"),
     ],
 )
 def test_a_machine_that_misbehaves_fails_the_run_and_is_named(

@@ -72,6 +72,6 @@ def test_a_link_that_is_not_as_specified_is_detected() -> None:
 def test_a_path_without_replies_is_a_failure() -> None:
     with (
         coasts_of(replace(LINK, events=(Outage(at_s=0.0, duration_s=60.0),)), calm=False) as coasts,
-        pytest.raises(RunFailedError, match="ping saw no round trip"),
+        pytest.raises(RunFailedError, match="ping measured no round trip"),
     ):
         loaded(coasts, 0.0, duration_s=0.3)

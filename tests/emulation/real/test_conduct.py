@@ -297,7 +297,7 @@ def test_a_delivery_that_nobody_has_sent_fails_the_iteration_in_a_sentence() -> 
             ),
             0.0,
         )
-    reason = f"{west_sends} delivered trip 0 of iteration 0, which nobody has sent"
+    reason = f"{west_sends} delivered trip 0 of iteration 0, which was not sent"
     assert stage.conduct.failure == reason
     assert stage.conduct.done
     (row,) = stage.conduct.iterations

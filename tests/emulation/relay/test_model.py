@@ -40,7 +40,7 @@ def one_path(link: LinkSpec, *, overhead_bytes: int = 0) -> Topology:
     )
 
 
-def world(link: LinkSpec, *, seed: int = 1, overhead_bytes: int = 0) -> RelayModel:
+def model(link: LinkSpec, *, seed: int = 1, overhead_bytes: int = 0) -> RelayModel:
     return RelayModel(one_path(link, overhead_bytes=overhead_bytes), ["path"], seed=seed)
 
 
@@ -49,7 +49,7 @@ def drain(its: RelayModel, now: float = 1e9) -> Sequence[Departure]:
 
 
 def test_a_frame_leaves_after_transmission_and_propagation() -> None:
-    its = world(LINK, overhead_bytes=12)
+    its = model(LINK, overhead_bytes=12)
     its.submit(0, frame(950), 1.0)
     due_s = 1.0 + (950 + 12 + 38) * 1e-6 + 0.03
     assert its.next_due_s() == pytest.approx(due_s)
@@ -60,7 +60,7 @@ def test_a_frame_leaves_after_transmission_and_propagation() -> None:
 
 
 def test_frames_queue_for_the_transmitter_and_overflow_is_dropped() -> None:
-    its = world(replace(LINK, queue_bytes=3000))
+    its = model(replace(LINK, queue_bytes=3000))
     for number in range(5):
         its.submit(0, frame(962, mark=number), 0.0)
     left = drain(its)
@@ -72,7 +72,7 @@ def test_frames_queue_for_the_transmitter_and_overflow_is_dropped() -> None:
 
 
 def test_directions_do_not_disturb_each_other() -> None:
-    its = world(LINK)
+    its = model(LINK)
     its.submit(0, frame(962), 0.0)
     its.submit(1, frame(962), 0.0)
     assert [(each.way, pytest.approx(each.due_s)) for each in drain(its)] == [(0, 0.031), (1, 0.031)]
@@ -85,7 +85,7 @@ def test_directions_do_not_disturb_each_other() -> None:
 )
 def test_the_frames_lost_are_those_that_the_simulators_link_loses(loss: LossSpec) -> None:
     spec = replace(LINK, loss=loss, queue_bytes=10**9)
-    its = world(spec, seed=42)
+    its = model(spec, seed=42)
     for number in range(3000):
         its.submit(1, frame(100, mark=number), number * 1e-3)
 
@@ -102,14 +102,14 @@ def test_the_frames_lost_are_those_that_the_simulators_link_loses(loss: LossSpec
 
 
 def test_time_does_not_go_back_on_a_link() -> None:
-    its = world(LINK)
+    its = model(LINK)
     its.submit(0, frame(962, mark=1), 0.5)
     its.submit(0, frame(962, mark=2), 0.4)  # stamped by another processor
     assert [each.due_s for each in drain(its)] == pytest.approx([0.531, 0.532])
 
 
 def test_a_held_back_frame_is_overtaken() -> None:
-    its = world(replace(LINK, reorder=0.2, reorder_delay_s=0.5, queue_bytes=10**6))
+    its = model(replace(LINK, reorder=0.2, reorder_delay_s=0.5, queue_bytes=10**6))
     for number in range(50):
         its.submit(0, frame(100, mark=number), number * 1e-3)
     prompt = its.departures(0.2, EVERYTHING)
@@ -120,7 +120,7 @@ def test_a_held_back_frame_is_overtaken() -> None:
 
 
 def test_duplicates_come_twice_and_corruption_flips_one_bit() -> None:
-    its = world(replace(LINK, duplicate=1.0, corrupt=1.0))
+    its = model(replace(LINK, duplicate=1.0, corrupt=1.0))
     its.submit(0, frame(100), 0.0)
     first, second = drain(its)
     assert first.frame == second.frame != frame(100)
@@ -137,7 +137,7 @@ def test_only_the_marked_tail_of_a_burst_is_lost() -> None:
 
 
 def test_an_outage_takes_what_waits_and_what_is_on_its_way() -> None:
-    its = world(replace(LINK, events=(Outage(at_s=0.02, duration_s=0.1),)))
+    its = model(replace(LINK, events=(Outage(at_s=0.02, duration_s=0.1),)))
     for number, at_s in enumerate((0.0, 0.05, 0.15)):
         its.submit(0, frame(962, mark=number), at_s)
     assert [mark_of(each.frame) for each in drain(its)] == [2]
@@ -146,7 +146,7 @@ def test_an_outage_takes_what_waits_and_what_is_on_its_way() -> None:
 
 def test_events_may_be_anchored_at_an_iteration_or_kept_still() -> None:
     event = RateStep(at_s=0.5, rate_bps=4e6, iteration=3)
-    stepping = world(replace(LINK, events=(event,)))
+    stepping = model(replace(LINK, events=(event,)))
     stepping.begin_iteration(3, 10.0)
     stepping.submit(0, frame(962), 10.4)
     stepping.submit(0, frame(962), 10.6)
@@ -193,7 +193,7 @@ def test_paths_share_the_queue_of_a_common_link() -> None:
 
 
 def test_frames_of_one_way_do_not_delay_another() -> None:
-    its = world(LINK)
+    its = model(LINK)
     for _ in range(10):
         its.submit(0, frame(100), 0.0)
     its.submit(1, frame(100), 0.0)
@@ -203,7 +203,7 @@ def test_frames_of_one_way_do_not_delay_another() -> None:
 
 
 def test_backlogs_are_recorded_for_each_direction() -> None:
-    its = world(LINK)
+    its = model(LINK)
     for _ in range(2):
         its.submit(0, frame(962), 0.0)
     assert [(each.link, each.direction, each.at_s, each.backlog_bytes) for each in its.queue_samples(0.0005)] == [
