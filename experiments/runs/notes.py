@@ -2,8 +2,8 @@
 
 from math import prod
 
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.scenario.scenario import Scenario
-from bicoastal.experiments.scenario.study import value_text
 from bicoastal.wan.loss import Bernoulli, NoLoss
 from bicoastal.wan.scaling import DimensionlessGroups, dimensionless_groups, scaled_topology
 from bicoastal.wan.units import format_rate, format_size, format_time

@@ -18,12 +18,13 @@ from bicoastal.emulation.memory import machine_memory_bytes, run_memory_bytes
 from bicoastal.emulation.records import RunRecord
 from bicoastal.emulation.registry import BackendRegistry
 from bicoastal.emulation.scaled import scaled_run
+from bicoastal.experiments.basics.interruption import TerminatedError
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.runs.notes import paths_note, scale_notes
-from bicoastal.experiments.runs.setups import conditions_of, setup_key
+from bicoastal.experiments.runs.setups import setup_key
+from bicoastal.experiments.runs.specifications import compared_job
 from bicoastal.experiments.runs.store import RunRow, RunStatus, Store, UnfitRecordError, run_key
 from bicoastal.experiments.scenario.scenario import Scenario
-from bicoastal.experiments.scenario.study import value_text
-from bicoastal.experiments.terminal.console import TerminatedError
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.units import format_size
 
@@ -59,7 +60,7 @@ class Task:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Of the compared transport, "key=value" each."""
-        use = next(job.transport for job in self.spec.jobs if job.name in self.jobs)
+        use = compared_job(self.spec, self.jobs).transport
         return tuple(f"{name}={value_text(value)}" for name, value in use.parameters)
 
     @property
@@ -162,7 +163,8 @@ def _row(task: Task, outcome: Outcome) -> RunRow:
         seed=task.spec.seed,
         scale=task.spec.scale if record is None else record.scale,
         setup=task.setup,
-        conditions=conditions_of(task.spec, task.jobs, dict(task.options)),
+        options=task.options,
+        spec=task.spec,
         notes=task.notes,
         status=outcome.status,
         reason=outcome.reason,

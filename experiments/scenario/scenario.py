@@ -85,7 +85,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bicoastal.emulation.base import BackgroundSpec, RunSpec, TransportUse
-from bicoastal.experiments.runs.digests import digest
+from bicoastal.experiments.basics.digests import digest
 from bicoastal.experiments.scenario.bundled import find_document
 from bicoastal.experiments.scenario.network import MAX_LINKS, read_topology
 from bicoastal.experiments.scenario.overrides import Override, apply_overrides

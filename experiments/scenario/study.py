@@ -22,11 +22,11 @@ Every key there is; those with a value that is called a default may be left out:
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import product
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.scenario.bundled import bundled_names, find_document
 from bicoastal.experiments.scenario.overrides import Override, option
 from bicoastal.experiments.scenario.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
@@ -35,7 +35,6 @@ from bicoastal.transports.registry import Registry
 
 MAX_POINTS = 10_000
 _MOST_LETTERS = 100
-_SMALL = 0.01  # up to which people count the zeros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +148,3 @@ def _read_axis(table: Table) -> tuple[Axis, list[Override]]:
         texts.append(text)
     changes = [option(table.label(f"values[{index}]"), key, value) for index, value in enumerate(found)]
     return Axis(key=key, label=label, values=tuple(texts)), changes
-
-
-def value_text(value: object) -> str:
-    """Return a value as people write it behind `--set KEY=`, digit for digit: 1e-4, not 0.0001, and 2, not 2.0."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float() if isfinite(value) and 0 < abs(value) <= _SMALL:
-            return format(Decimal(repr(value)).normalize(), "e")
-        case float():
-            return repr(value).removesuffix(".0")
-        case _:
-            return str(value)

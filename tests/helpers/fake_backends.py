@@ -18,9 +18,9 @@ from bicoastal.emulation.records import (
     RunRecord,
 )
 from bicoastal.experiments.analysis.comparison import TransportResult
+from bicoastal.experiments.basics.interruption import TerminatedError
 from bicoastal.experiments.runs.runner import World
 from bicoastal.experiments.scenario.scenario import load_scenario
-from bicoastal.experiments.terminal.console import TerminatedError
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.registry import Registry, TransportSpec
 from helpers.small_runs import link_record

@@ -5,8 +5,7 @@ lost of how many: their number is a sufficient statistic, and completions can on
 Where losses come in bursts, as many delay fewer messages, and what is counted is not what such a model takes.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -14,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bicoastal.emulation.records import FlowRecord, LinkRecord
+from bicoastal.wan.loss import Bernoulli, NoLoss
+from bicoastal.wan.topology import Topology
 
 NORMAL_95 = 1.96  # of the standard normal distribution, two-sided
 DRAWS, MOST_DRAWN = 2000, 4_000_000  # of counts under independence; of numbers, all draws together
@@ -89,19 +90,21 @@ def poisson_interval(count: float) -> tuple[float, float]:
 def count(
     links: Sequence[Sequence[LinkRecord]],
     flows: Sequence[FlowRecord],
-    conditions: Sequence[str],
+    topologies: Sequence[Topology],
     *,
     repairs_per_loss: int,
 ) -> Counted | None:
     """Return what these runs' links counted; None where nothing did.
 
     links: run by run. flows: the messages whose repairs are looked at, `repairs_per_loss` for each loss, or 0 where
-    they do not tell. conditions: of the runs (`RunRow.conditions`). A packet that goes over several links counts once,
-    where it leaves a message's site.
+    they do not tell. topologies: of the runs. A packet that goes over several links counts
+    once, where it leaves a message's site.
     """
     rows = [row for run in links for row in run]
     ends = {flow.source for flow in flows} | {flow.destination for flow in flows}
-    packets = sum(row.packets for row in rows if row.direction.partition(">")[0] in ends)
+    sites = {site.name for topology in topologies for site in topology.sites}
+    leaving = {f"{end}>{site}" for end in ends for site in sites}
+    packets = sum(row.packets for row in rows if row.direction in leaving)
     if not packets:
         return None
     return Counted(
@@ -111,17 +114,18 @@ def count(
         unevenness=max(
             [1.0, *(_unevenness(events, tries) for events, tries in _spreads(links, flows, repairs_per_loss))]
         ),
-        processes=processes_of(conditions),
+        processes=processes_of(topologies),
     )
 
 
-def processes_of(conditions: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds of loss of a setup's links that are not independent, which have a name instead of a number."""
+def processes_of(topologies: Iterable[Topology]) -> tuple[str, ...]:
+    """Return the kinds of loss of these links whose losses are not independent, by the names of their classes."""
     found: dict[str, None] = {}
-    for condition in conditions:
-        key, _, value = condition.partition("=")
-        if re.fullmatch(r"links(\[\d+\])?\.loss(_back)?", key) and (kind := re.match(r"[A-Z]\w+", value)):
-            found[kind[0]] = None
+    for topology in topologies:
+        links = list(topology.links.values())
+        for loss in (*(link.loss for link in links), *(link.loss_back for link in links)):
+            if loss is not None and not isinstance(loss, NoLoss | Bernoulli):
+                found[type(loss).__name__] = None
     return tuple(found)
 
 

@@ -1,8 +1,7 @@
 """From a transport's records to what a tail model is fitted to: its messages, the path they took, and what it lost."""
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,13 +9,14 @@ import numpy as np
 
 from bicoastal.emulation.records import FlowRecord, IterationRecord
 from bicoastal.experiments.analysis.comparison import TransportResult
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.extrapolation.fitting.counted import Counted, count
 from bicoastal.experiments.extrapolation.tails.model import Array, Crossing
 from bicoastal.experiments.extrapolation.tails.models import MODELS, SAME_ALGORITHM
 from bicoastal.experiments.extrapolation.tails.paced import FecBlocks, SelectiveRepeat
 from bicoastal.experiments.extrapolation.tails.window import Tcp
 from bicoastal.experiments.runs.store import RunRow, Store
-from bicoastal.wan.units import format_rate, format_size, format_time, parse_rate, parse_time
+from bicoastal.wan.units import format_rate, format_size, format_time
 
 LEAST_FLOWS = 20
 ALIKE = 0.999  # of the largest payload: stripes differ by a byte
@@ -61,7 +61,7 @@ def measure(store: Store, result: TransportResult) -> Measured:
     counted = count(
         [store.links(key) for key in result.keys],
         flows,
-        [condition for run in runs for condition in run.conditions],
+        [run.spec.topology for run in runs],
         repairs_per_loss=_repairs_per_loss(result.name),
     )
     _check_paths(store, result, flows, runs, counted)
@@ -116,8 +116,8 @@ def _check_runs(result: TransportResult, runs: Sequence[RunRow]) -> None:
 def _differences(runs: Sequence[RunRow]) -> str:
     values: dict[str, dict[str, None]] = defaultdict(dict)
     for run in runs:
-        for text in (*run.conditions, *run.parameters):
-            key, _, value = text.partition("=")
+        parameters = {key: value_text(value) for key, value in run.use.parameters}
+        for key, value in (*run.setup_conditions.items(), *parameters.items()):
             values[key][value] = None
     listed = [f"{key} {' or '.join(found)}" for key, found in values.items() if len(found) > 1]
     return f" ({', '.join(listed[:3])}{', …' if len(listed) > 3 else ''})" if listed else ""
@@ -134,10 +134,11 @@ def _check_paths(
         if row.handshake_s and row.path in paths:
             shakes[row.path] = min(row.handshake_s, shakes.get(row.path, row.handshake_s))
     rates_bps, rtts_s = [0.0], [0.0]
-    if len(paths) == 1 and "+" in paths[0]:  # one flow over all of them: its own records do not tell them apart
-        rates_bps, rtts_s = (
-            _of_links(runs[0].conditions, *each) for each in (("rate", parse_rate), ("rtt", parse_time))
-        )
+    topology = runs[0].spec.topology
+    if len(paths) == 1 and paths[0] not in topology.paths:
+        # one flow over several paths: its own records do not tell them apart
+        rates_bps = [link.rate_bps for link in topology.links.values()]
+        rtts_s = [2 * link.delay_s for link in topology.links.values()]
     for what, values, formatted, most in (
         ("payloads", carried, format_size, 1 / ALIKE),
         ("round trips", list(shakes.values()), format_time, SAME_PATH),
@@ -148,12 +149,6 @@ def _check_paths(
             ends = f"{formatted(min(values))} to {formatted(max(values))}"
             lost = f"; its links counted {counted.said}, {counted.loss:.2g}" if counted else ""
             raise TooFewError(f"its paths differ ({what} of {ends}), and its model has one kind of path{lost}")
-
-
-def _of_links(conditions: Sequence[str], key: str, parse: Callable[[str], float]) -> list[float]:
-    """Return a value of each link that does not have the same as all others."""
-    pairs = (condition.split("=", 1) for condition in conditions)
-    return [parse(value) for name, value in pairs if re.fullmatch(rf"links\[\d+\]\.{key}", name)]
 
 
 def _repairs_per_loss(name: str) -> int:

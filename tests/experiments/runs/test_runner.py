@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bicoastal.experiments.basics.interruption import TerminatedError
 from bicoastal.experiments.runs.runner import _no_interrupts, _sentence, plan, run_all
 from bicoastal.experiments.runs.store import FILE_NAME, Store
 from bicoastal.experiments.scenario.scenario import load_scenario
-from bicoastal.experiments.terminal.console import TerminatedError
 from helpers.fake_backends import TRANSPORTS, WORLD
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)

@@ -81,6 +81,18 @@ def test_bursts_are_known_by_the_links_loss_process(tmp_path: Path) -> None:
         assert fit(seen, RDMA_SR).loss_high < seen.counted.loss
 
 
+def test_bursts_are_known_on_more_links_than_a_report_lists(tmp_path: Path) -> None:
+    bursts = "{ model = 'gilbert-elliott', mean_loss = 1e-3, mean_burst = 10 }"
+    changes = ["links.count=250", "links.loss=0", f"links[249].loss={bursts}", "allreduce.shard='250 kB'"]
+    with Store(tmp_path) as store:
+        seen = measure(store, run(store, ["rdma-sr"], changes, iterations=3)["rdma-sr"])
+        (row,) = store.runs()
+    assert any(each.startswith("others=") for each in row.conditions)
+    assert seen.counted is not None
+    assert seen.counted.processes == ("GilbertElliott",)
+    assert seen.counted.in_bursts
+
+
 def test_runs_of_two_versions_of_a_scenario_are_not_taken_together(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         run(store, ["rdma-sr"], [], iterations=5)
