@@ -5,7 +5,7 @@ from inspect import signature
 
 from bicoastal.emulation.base import Backend, UnsupportedError
 from bicoastal.emulation.registry import UnknownBackendError
-from bicoastal.experiments.runs.runner import World
+from bicoastal.experiments.runs.runner import Registries
 from bicoastal.experiments.scenario.scenario import Scenario
 from bicoastal.experiments.scenario.tables import ScenarioError
 from bicoastal.wan.checks import quoted
@@ -29,17 +29,17 @@ def parse_divisor(text: str) -> float | None:
     return divisor
 
 
-def make_backend(world: World, name: str, options: Mapping[str, str]) -> Backend:
+def make_backend(registries: Registries, name: str, options: Mapping[str, str]) -> Backend:
     """Return the backend called `name`. Raises ScenarioError where there is none, or it has no such option."""
     try:
-        backend = world.backends.resolve(name)
+        backend = registries.backends.resolve(name)
     except UnknownBackendError as error:
         raise ScenarioError(f"--backend: {error}") from error
     known = signature(backend).parameters
     for option in options:
         if option not in known:
             raise ScenarioError(f"--{option}: {name} has no choice of it")
-    return backend(world.transports, **options)
+    return backend(registries.transports, **options)
 
 
 def fitting_divisor(backend: Backend, scenario: Scenario, transports: Sequence[str]) -> float:

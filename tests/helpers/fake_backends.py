@@ -19,7 +19,7 @@ from bicoastal.emulation.records import (
 )
 from bicoastal.experiments.analysis.comparison import TransportResult
 from bicoastal.experiments.basics.interruption import TerminatedError
-from bicoastal.experiments.runs.runner import World
+from bicoastal.experiments.runs.runner import Registries
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.registry import Registry, TransportSpec
@@ -254,4 +254,4 @@ class PlainBackend(Backend):
 BACKENDS = backend_registry.BackendRegistry(
     {"plain": EntryPoint(name="plain", value="helpers.fake_backends:PlainBackend", group=backend_registry.GROUP)}
 )
-WORLD = World(backends=BACKENDS, transports=TRANSPORTS)
+WORLD = Registries(backends=BACKENDS, transports=TRANSPORTS)

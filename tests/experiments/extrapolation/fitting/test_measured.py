@@ -9,7 +9,7 @@ from bicoastal.experiments.analysis.comparison import TransportResult, compare
 from bicoastal.experiments.extrapolation.fitting.fit import fit
 from bicoastal.experiments.extrapolation.fitting.measured import TooFewError, measure
 from bicoastal.experiments.extrapolation.tails.models import B4, RDMA_SR
-from bicoastal.experiments.runs.runner import World, plan, run_all
+from bicoastal.experiments.runs.runner import Registries, plan, run_all
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.overrides import parse_override
 from bicoastal.experiments.scenario.scenario import load_scenario
@@ -27,7 +27,7 @@ def run(
     iterations: int = 30,
 ) -> Mapping[str, TransportResult]:
     """Run coast-to-coast with these changes, and return what all runs of the store say of each transport."""
-    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
+    world = Registries(backends=BackendRegistry.installed(), transports=Registry.installed())
     texts = [*SMALL, f"scenario.iterations={iterations}", *changes]
     scenario = load_scenario("coast-to-coast", world.transports, [parse_override(text) for text in texts])
     run_all(plan(scenario, backend="sim", transports=transports, seeds=seeds), store, world, workers=0)
