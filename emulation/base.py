@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bicoastal.emulation.records import RunRecord
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.allreduce import AllReduceSpec
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_not_negative, check_positive, check_whole
 from bicoastal.wan.topology import Topology
 
 ParameterValue = str | int | float | bool
@@ -75,10 +75,10 @@ class BackgroundSpec:
 
 def _check_paths(paths: tuple[str, ...]) -> None:
     if not paths:
-        raise ValueError("paths: there is none")
+        raise FieldError("paths", "there is none")
     for name in paths:
         if paths.count(name) > 1:
-            raise ValueError(f"paths: {name!r} is there twice")
+            raise FieldError("paths", f"{name!r} is there twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class RunSpec:
     def __post_init__(self) -> None:
         """Check the numbers, and names against the topology."""
         if not self.jobs:
-            raise ValueError("jobs: a run needs at least one job")
+            raise FieldError("jobs", "a run needs at least one job")
         check_positive("time_limit_s", self.time_limit_s)
         check_positive("scale", self.scale)
         if self.sample_interval_s is not None:
@@ -114,15 +114,15 @@ class RunSpec:
         names: set[str] = set()
         for part in self.traffic:
             if part.name in names:
-                raise ValueError(f"jobs: two jobs or background flows are called {part.name!r}")
+                raise FieldError("jobs", f"two jobs or background flows are called {part.name!r}")
             names.add(part.name)
             ends = part.allreduce.sites if isinstance(part, JobSpec) else (part.source, part.destination)
             for path_name in part.paths:
                 if path_name not in self.topology.paths:
-                    raise ValueError(f"paths: {part.name} uses {path_name!r}, which the topology does not have")
+                    raise FieldError("paths", f"{part.name} uses {path_name!r}, which the topology does not have")
                 path = self.topology.paths[path_name]
                 if {path.sites[0], path.sites[-1]} != set(ends):
-                    raise ValueError(f"paths: {path_name!r} does not join {ends[0]} and {ends[1]}")
+                    raise FieldError("paths", f"{path_name!r} does not join {ends[0]} and {ends[1]}")
 
     @property
     def traffic(self) -> tuple[JobSpec | BackgroundSpec, ...]:

@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bicoastal.transports.base import Endpoint, EndpointContext, Pacer, ServiceContext, ServicePlacement
-from bicoastal.wan.checks import quoted
+from bicoastal.wan.checks import FieldError, quoted
 
 GROUP = "bicoastal.transports"
 
@@ -29,7 +29,8 @@ class TransportSpec:
     over: "udp" where the payload of a datagram is UDP's, and its `wire_bytes` counts UDP's header besides IP's; "ip"
     where it begins with a transport's header of its own.
     min_mtu_bytes: the smallest largest-packet of a path that it can use (QUIC has such a minimum).
-    parameters: a frozen dataclass whose fields have defaults; its instance reaches the endpoints.
+    parameters: a frozen dataclass whose fields have defaults, and which raises FieldError for a value that it cannot
+    use; its instance reaches the endpoints.
     colour, marker: how figures draw it.
     Raises ValueError where kind and parts do not fit.
     """
@@ -52,11 +53,11 @@ class TransportSpec:
     def __post_init__(self) -> None:
         """Check that the parts fit the kind."""
         if self.kind not in ("sans-io", "native"):
-            raise ValueError(f"kind: {self.kind!r} is neither 'sans-io' nor 'native'")
+            raise FieldError("kind", f"{self.kind!r} is neither 'sans-io' nor 'native'")
         if self.paths not in ("one", "many"):
-            raise ValueError(f"paths: {self.paths!r} is neither 'one' nor 'many'")
+            raise FieldError("paths", f"{self.paths!r} is neither 'one' nor 'many'")
         if self.over not in ("ip", "udp"):
-            raise ValueError(f"over: {self.over!r} is neither 'ip' nor 'udp'")
+            raise FieldError("over", f"{self.over!r} is neither 'ip' nor 'udp'")
         if self.kind == "sans-io" and self.make_endpoint is None:
             raise ValueError(f"{self.name}: a sans-io transport needs make_endpoint")
         if self.kind == "native" and self.program is None:
@@ -67,22 +68,22 @@ class TransportSpec:
     def make_parameters(self, values: Mapping[str, object]) -> object:
         """Return the parameter instance with `values` (text is converted to the field's type) over the defaults.
 
-        Raises ValueError, in one sentence that begins with the key, for an unknown key or an unusable value.
+        Raises FieldError, whose field is the key, for an unknown key or a value that cannot be used.
         """
         if self.parameters is None:
             for key in values:
-                raise ValueError(f"{key}: {self.name} has no parameters")
+                raise FieldError(key, f"{self.name} has no parameters")
             return None
         known = {f.name: f for f in fields(self.parameters)}
         hints = get_type_hints(self.parameters)
         converted: dict[str, object] = {}
         for key, value in values.items():
             if key not in known:
-                raise ValueError(f"{key}: {self.name} has no such parameter; it has {', '.join(sorted(known))}")
+                raise FieldError(key, f"{self.name} has no such parameter; it has {', '.join(sorted(known))}")
             converted[key] = _convert(key, value, hints[key])
         for name, f in known.items():
             if f.default is MISSING and f.default_factory is MISSING and name not in converted:
-                raise ValueError(f"{name}: {self.name} needs this parameter")
+                raise FieldError(name, f"{self.name} needs this parameter")
         return self.parameters(**converted)
 
 
@@ -91,7 +92,7 @@ def _convert(key: str, value: object, hint: Any) -> object:
     if value is None or (isinstance(value, str) and value.lower() == "none"):
         if type(None) in kinds:
             return None
-        raise ValueError(f"{key}: needs a value")
+        raise FieldError(key, "needs a value")
     for kind in kinds:
         if get_origin(kind) is Literal:
             for option in get_args(kind):
@@ -108,9 +109,9 @@ def _convert(key: str, value: object, hint: Any) -> object:
             return value
     options = [str(option) for kind in kinds if get_origin(kind) is Literal for option in get_args(kind)]
     if options:
-        raise ValueError(f"{key}: {quoted(value)} is not one of {', '.join(options)}")
+        raise FieldError(key, f"{quoted(value)} is not one of {', '.join(options)}")
     expected = [_NAMES.get(kind, str(kind)) for kind in kinds if kind is not type(None)]
-    raise ValueError(f"{key}: {quoted(value)} is not {' or '.join(expected)}")
+    raise FieldError(key, f"{quoted(value)} is not {' or '.join(expected)}")
 
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}

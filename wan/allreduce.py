@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bicoastal.wan.checks import check_name, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_positive, check_whole
 from bicoastal.wan.collectives import LocalStage
 from bicoastal.wan.octets import Buffer, Collected, Repeated
 from bicoastal.wan.units import format_size
@@ -71,25 +71,27 @@ class AllReduceSpec:
     def __post_init__(self) -> None:
         """Check that the sum is exact and that every message has something to carry."""
         if len(self.sites) != 2 or self.sites[0] == self.sites[1]:
-            raise ValueError(f"sites: {self.sites!r} are not two different sites")
+            raise FieldError("sites", f"{self.sites!r} are not two different sites")
         for site in self.sites:
             check_name("sites", site)
         if self.pattern not in ("exchange", "reduce-scatter"):
-            raise ValueError(f"pattern: {self.pattern!r} is neither 'exchange' nor 'reduce-scatter'")
+            raise FieldError("pattern", f"{self.pattern!r} is neither 'exchange' nor 'reduce-scatter'")
         if self.dtype not in _DTYPES:
-            raise ValueError(f"dtype: {self.dtype!r} is not one of {', '.join(_DTYPES)}")
+            raise FieldError("dtype", f"{self.dtype!r} is not one of {', '.join(_DTYPES)}")
         check_whole("ranks_per_site", self.ranks_per_site, 1)
         if self.headroom_bits > 8 * self.itemsize - 2:  # a sign and one bit at least are left for the value
-            raise ValueError(f"ranks_per_site: the sum over {2 * self.ranks_per_site} ranks may overflow {self.dtype}")
+            raise FieldError(
+                "ranks_per_site", f"the sum over {2 * self.ranks_per_site} ranks may overflow {self.dtype}"
+            )
         least = self.itemsize * self.trips
         check_whole("shard_bytes", self.shard_bytes, least)
         if self.array_bytes is not None:
             check_whole("array_bytes", self.array_bytes, least)
             if self.array_bytes > self.shard_bytes:
-                raise ValueError(f"array_bytes: {self.array_bytes!r} is more than the shard's {self.shard_bytes!r}")
+                raise FieldError("array_bytes", f"{self.array_bytes!r} is more than the shard's {self.shard_bytes!r}")
         check_positive("fabric_Bps", self.fabric_Bps)
         if not isinstance(self.seed, int):
-            raise ValueError(f"seed: {self.seed!r} is not a whole number")
+            raise FieldError("seed", f"{self.seed!r} is not a whole number")
 
     @property
     def itemsize(self) -> int:
@@ -141,7 +143,7 @@ class AllReduceSpec:
         """
         sizes = [message.payload_bytes for message in self.messages if message.trip == trip]
         if not sizes:
-            raise ValueError(f"trip: {trip!r} is not one of the {self.trips} of this all-reduce")
+            raise FieldError("trip", f"{trip!r} is not one of the {self.trips} of this all-reduce")
         return max(sizes)
 
     @property
@@ -181,9 +183,9 @@ class _Gradient:
 
     def __init__(self, spec: AllReduceSpec, site: str, rank: int, iteration: int) -> None:
         if site not in spec.sites:
-            raise ValueError(f"site: {site!r} is not one of {spec.sites!r}")
+            raise FieldError("site", f"{site!r} is not one of {spec.sites!r}")
         if not 0 <= rank < spec.ranks_per_site:
-            raise ValueError(f"rank: {rank!r} is not one of {spec.ranks_per_site}")
+            raise FieldError("rank", f"{rank!r} is not one of {spec.ranks_per_site}")
         bits = max(32, 8 * spec.itemsize)
         unsigned = np.dtype(f"u{bits // 8}")
         key = blake2b(repr((spec.seed, site, rank, iteration)).encode(), digest_size=16).digest()
@@ -247,7 +249,7 @@ class Coast:
 
     def __init__(self, spec: AllReduceSpec, site: str) -> None:
         if site not in spec.sites:
-            raise ValueError(f"site: {site!r} is not one of {spec.sites!r}")
+            raise FieldError("site", f"{site!r} is not one of {spec.sites!r}")
         self.spec = spec
         self.site = site
         self._outgoing = {message.trip: message.payload_bytes for message in spec.messages if message.source == site}
@@ -293,9 +295,9 @@ class Coast:
         Raises ValueError for a trip that does not exist or has arrived already, and for octets that have.
         """
         if trip not in self._incoming:
-            raise ValueError(f"trip: {trip!r} is not one of the {self.spec.trips} of this all-reduce")
+            raise FieldError("trip", f"{trip!r} is not one of the {self.spec.trips} of this all-reduce")
         if trip not in self._awaited:
-            raise ValueError(f"trip: a message for trip {trip} is not awaited")
+            raise FieldError("trip", f"a message for trip {trip} is not awaited")
         octets = self._incoming[trip].take(start, data)
         if octets is None:
             return []
@@ -320,9 +322,9 @@ class Coast:
         Raises ValueError when there is no such rank, or no result yet.
         """
         if not 0 <= rank < self.spec.ranks_per_site:
-            raise ValueError(f"rank: {rank!r} is not one of {self.spec.ranks_per_site}")
+            raise FieldError("rank", f"{rank!r} is not one of {self.spec.ranks_per_site}")
         if not self.finished:
-            raise ValueError("rank: the all-reduce is not finished")
+            raise FieldError("rank", "the all-reduce is not finished")
         view = self._result.view()
         view.flags.writeable = False
         return view

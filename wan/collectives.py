@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_not_negative, check_positive, check_whole
 
 Collective = Literal["reduce-scatter", "all-gather", "all-reduce", "all-to-all"]
 _PASSES: dict[Collective, int] = {"reduce-scatter": 1, "all-gather": 1, "all-reduce": 2, "all-to-all": 1}
@@ -30,7 +30,7 @@ class LocalStage:
         """Check every field."""
         check_name("name", self.name)
         if self.collective not in _PASSES:
-            raise ValueError(f"collective: {self.collective!r} is not one of {', '.join(_PASSES)}")
+            raise FieldError("collective", f"{self.collective!r} is not one of {', '.join(_PASSES)}")
         check_whole("ranks", self.ranks, 1)
         check_positive("volume_bytes", self.volume_bytes)
         check_positive("rate_Bps", self.rate_Bps)

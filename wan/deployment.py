@@ -7,7 +7,7 @@ Formulas: "I've Got 99 Problems But FLOPS Ain't One", HotNets '24, arXiv 2407.12
 from dataclasses import dataclass
 from math import ceil
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_not_negative, check_positive, check_whole
 from bicoastal.wan.collectives import Collective, LocalStage
 from bicoastal.wan.transformer import RECOMPUTATIONS, Recomputation, Transformer
 
@@ -62,7 +62,7 @@ class Gpu:
         for field in self.__slots__:
             check_positive(field, getattr(self, field))
         if self.efficiency > 1:
-            raise ValueError(f"efficiency: {self.efficiency!r} is more than 1")
+            raise FieldError("efficiency", f"{self.efficiency!r} is more than 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +118,11 @@ class Deployment:
         for field in ("wan_rtt_s", "scale_up_latency_s", "scale_out_latency_s"):
             check_not_negative(field, getattr(self, field))
         if self.zero not in (0, 1, 2):
-            raise ValueError(f"zero: {self.zero!r} is not 0, 1 or 2")
+            raise FieldError("zero", f"{self.zero!r} is not 0, 1 or 2")
         if self.recomputation not in RECOMPUTATIONS:
-            raise ValueError(f"recomputation: {self.recomputation!r} is not one of {', '.join(RECOMPUTATIONS)}")
+            raise FieldError("recomputation", f"{self.recomputation!r} is not one of {', '.join(RECOMPUTATIONS)}")
         if self.sites not in (1, 2):
-            raise ValueError(f"sites: {self.sites!r} is neither 1 nor 2, and partners at two are all this describes")
+            raise FieldError("sites", f"{self.sites!r} is neither 1 nor 2, and partners at two are all this describes")
         if self.sites == 2:
             check_positive("wan_rtt_s", self.wan_rtt_s)
         if self.wan_bps is not None:
@@ -134,32 +134,35 @@ class Deployment:
 
     def _check_layout(self) -> None:
         if self.gpus_per_rack != self.tensor * self.replicas_per_rack:
-            raise ValueError(
-                f"gpus_per_rack: {self.gpus_per_rack} is not tensor * replicas_per_rack, "
-                f"{self.tensor * self.replicas_per_rack}"
+            raise FieldError(
+                "gpus_per_rack",
+                f"{self.gpus_per_rack} is not tensor * replicas_per_rack, {self.tensor * self.replicas_per_rack}",
             )
         if self.pipeline > self.model.layers:
-            raise ValueError(f"pipeline: {self.pipeline} stages are more than {self.model.layers} layers")
+            raise FieldError("pipeline", f"{self.pipeline} stages are more than {self.model.layers} layers")
         if self.data % (self.sites * self.replicas_per_rack):
-            raise ValueError(
-                f"data: {self.data} replicas do not fill whole racks of {self.replicas_per_rack} at "
-                f"{'one site' if self.sites == 1 else '2 sites'}"
+            raise FieldError(
+                "data",
+                f"{self.data} replicas do not fill whole racks of {self.replicas_per_rack} at "
+                f"{'one site' if self.sites == 1 else '2 sites'}",
             )
         if self.model.experts % self.expert:
-            raise ValueError(f"expert: {self.expert} replicas do not divide {self.model.experts} experts")
+            raise FieldError("expert", f"{self.expert} replicas do not divide {self.model.experts} experts")
         inner, outer = sorted((self.expert, self.replicas_per_rack))
         if outer % inner or self.racks_per_layer_and_site % self.racks_per_expert_group:
-            raise ValueError(
-                f"expert: {self.expert} replicas are no whole part or multiple of the {self.replicas_per_rack} in a "
-                f"rack that divides the {self.racks_per_layer_and_site} racks of a layer at a site"
+            raise FieldError(
+                "expert",
+                f"{self.expert} replicas are no whole part or multiple of the {self.replicas_per_rack} in a "
+                f"rack that divides the {self.racks_per_layer_and_site} racks of a layer at a site",
             )
 
     def _check_plant(self) -> None:
         if self.racks is not None and self.racks < (1 - ROUNDED) * self.racks_needed:
             held, needed = (count * self.gpus_per_rack for count in (self.racks, self.racks_needed))
-            raise ValueError(
-                f"racks: {self.racks:,} of {self.gpus_per_rack} hold {held:,} GPUs, and tensor * pipeline * data, "
-                f"{self.tensor} * {self.pipeline} * {self.data}, take {needed:,}"
+            raise FieldError(
+                "racks",
+                f"{self.racks:,} of {self.gpus_per_rack} hold {held:,} GPUs, and tensor * pipeline * data, "
+                f"{self.tensor} * {self.pipeline} * {self.data}, take {needed:,}",
             )
 
     # -- how many ------------------------------------------------------------------------------------------------------
@@ -245,7 +248,7 @@ class Deployment:
         Raises ValueError for another number of trips.
         """
         if trips not in (1, 2):
-            raise ValueError(f"trips: {trips!r} is neither 1 nor 2")
+            raise FieldError("trips", f"{trips!r} is neither 1 nor 2")
         if self.sites == 1:
             return 0.0
         shared = self.shared_parameters_per_gpu / (self.replicas_per_rack * self.racks_per_layer_and_site)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from bicoastal.wan.checks import quoted
+from bicoastal.wan.checks import FieldError, quoted
 from bicoastal.wan.deployment import Deployment, Gpu, Precision
 from bicoastal.wan.transformer import Transformer
 from bicoastal.wan.units import parse_rate, parse_size, parse_time
@@ -106,8 +106,8 @@ def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
     """Return the deployment that a file describes.
 
     Rates, latencies, sizes and `wan_rtt` are text with a unit, `flops` operations per second, precisions bytes. Raises
-    ValueError, in one sentence that begins with the key, for keys that are unknown or missing and for values that are
-    no use.
+    FieldError, whose field is the key with its table (plant.wan_rtt), for keys that are unknown or missing and for
+    values that cannot be used.
     """
     values: dict[str, dict[str, object]] = {table: {} for table in _TABLES}
     header: dict[str, object] = {}
@@ -115,13 +115,13 @@ def deployment_from_mapping(mapping: Mapping[str, object]) -> Deployment:
         if key in ("name", "source"):
             header[key] = _read(key, _text, value)
         elif key not in _TABLES:
-            raise ValueError(f"{key}: there is no such key; expected name, source, {', '.join(_TABLES)}")
+            raise FieldError(key, f"there is no such key; expected name, source, {', '.join(_TABLES)}")
         elif not isinstance(value, Mapping):
-            raise ValueError(f"{key}: {quoted(value)} is not a table")
+            raise FieldError(key, f"{quoted(value)} is not a table")
         else:
             for inner, inner_value in value.items():
                 if inner not in _TABLES[key]:
-                    raise ValueError(f"{key}.{inner}: there is no such key; expected {', '.join(_TABLES[key])}")
+                    raise FieldError(f"{key}.{inner}", f"there is no such key; expected {', '.join(_TABLES[key])}")
                 field, reader = _TABLES[key][inner]
                 values[key][field] = _read(f"{key}.{inner}", reader, inner_value)
     parts = {table: _make(kind, values[table], (table,)) for table, kind in _PARTS.items()}
@@ -134,19 +134,18 @@ def _read(key: str, reader: _Reader, value: object) -> object:
     try:
         return reader(value)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{key}: {error}") from None
+        raise FieldError(key, str(error)) from None
 
 
 def _make(kind: type[Any], values: Mapping[str, object], tables: tuple[str, ...]) -> Any:
     """Return kind(**values); what it lacks or refuses is called as in the file."""
     for field in fields(kind):
         if field.default is MISSING and field.name not in values:
-            raise ValueError(f"{_key_of(field.name, tables)}: this key is missing")
+            raise FieldError(_key_of(field.name, tables), "this key is missing")
     try:
         return kind(**values)
-    except ValueError as error:
-        field_name, colon, rest = str(error).partition(":")
-        raise ValueError(f"{_key_of(field_name, tables)}{colon}{rest}") from None
+    except FieldError as error:
+        raise FieldError(_key_of(error.field, tables), error.message) from None
 
 
 def _key_of(name: str, tables: tuple[str, ...]) -> str:

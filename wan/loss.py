@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from bicoastal.wan.checks import check_probability, check_whole
+from bicoastal.wan.checks import FieldError, check_probability, check_whole
 from bicoastal.wan.randomness import Rng, SplitMix64, geometric
 
 
@@ -206,7 +206,7 @@ class GilbertElliott(LossSpec):
         for name in ("good_to_bad", "bad_to_good", "loss_good", "loss_bad"):
             check_probability(name, getattr(self, name))
         if self.good_to_bad == 0 and self.bad_to_good == 0:
-            raise ValueError("bad_to_good: both changes are impossible, so there is no state to start in")
+            raise FieldError("bad_to_good", "both changes are impossible, so there is no state to start in")
 
     @classmethod
     def from_means(cls, *, mean_loss: float, mean_burst_packets: float) -> Self:
@@ -217,9 +217,11 @@ class GilbertElliott(LossSpec):
         """
         check_probability("mean_loss", mean_loss)
         if not 1 <= mean_burst_packets < float("inf"):
-            raise ValueError(f"mean_burst_packets: {mean_burst_packets!r} is not a number of at least 1")
+            raise FieldError("mean_burst_packets", f"{mean_burst_packets!r} is not a number of at least 1")
         if mean_loss >= mean_burst_packets / (mean_burst_packets + 1):  # a gap between bursts is one packet or more
-            raise ValueError(f"mean_loss: {mean_loss!r} cannot be reached by bursts of {mean_burst_packets!r} packets")
+            raise FieldError(
+                "mean_loss", f"{mean_loss!r} cannot be reached by bursts of {mean_burst_packets!r} packets"
+            )
         bad_to_good = 1.0 / mean_burst_packets
         return cls(good_to_bad=bad_to_good * mean_loss / (1.0 - mean_loss), bad_to_good=bad_to_good)
 
@@ -294,10 +296,10 @@ class Combined(LossSpec):
     def __post_init__(self) -> None:
         """Check the parts."""
         if not self.parts:
-            raise ValueError("parts: a combination needs at least one part")
+            raise FieldError("parts", "a combination needs at least one part")
         for part in self.parts:
             if not isinstance(part, LossSpec):
-                raise ValueError(f"parts: {part!r} is not a kind of loss")
+                raise FieldError("parts", f"{part!r} is not a kind of loss")
 
     def start(self, rng: Rng) -> LossProcess:
         """Return the parts' processes side by side, each seeded from `rng` in their order."""

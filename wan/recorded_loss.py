@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 from bicoastal.wan.loss import LossProcess, LossSpec, Packet
 from bicoastal.wan.randomness import Rng
 
@@ -39,7 +39,7 @@ class Listed(LossSpec):
         for index in self.indices:
             check_whole("indices", index, 0)
         if len(set(self.indices)) < len(self.indices):
-            raise ValueError("indices: a packet is listed twice")
+            raise FieldError("indices", "a packet is listed twice")
         check_whole("min_wire_bytes", self.min_wire_bytes, 0)
 
     def start(self, rng: Rng) -> LossProcess:
@@ -81,7 +81,7 @@ class Trace(LossSpec):
     def __post_init__(self) -> None:
         """Check that there is something to repeat."""
         if not self.outcomes:
-            raise ValueError("outcomes: the trace is empty")
+            raise FieldError("outcomes", "the trace is empty")
         check_whole("min_wire_bytes", self.min_wire_bytes, 0)
 
     @classmethod
@@ -96,7 +96,7 @@ class Trace(LossSpec):
                 if character in "01":
                     outcomes.append(character == "1")
                 elif not character.isspace() and character != ",":
-                    raise ValueError(f"outcomes: line {number} has {character!r}, which is neither 0 nor 1")
+                    raise FieldError("outcomes", f"line {number} has {character!r}, which is neither 0 nor 1")
         return cls(outcomes=tuple(outcomes), repeat=repeat, min_wire_bytes=min_wire_bytes)
 
     def start(self, rng: Rng) -> LossProcess:

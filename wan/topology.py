@@ -4,7 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.wan.checks import (
+    FieldError,
+    check_name,
+    check_not_negative,
+    check_positive,
+    check_probability,
+    check_whole,
+)
 from bicoastal.wan.loss import LossSpec, NoLoss
 from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
 
@@ -49,7 +56,7 @@ class LinkSpec:
         for name in ("name", "a", "b"):
             check_name(name, getattr(self, name))
         if self.a == self.b:
-            raise ValueError(f"b: the link {self.name!r} joins {self.a!r} with itself")
+            raise FieldError("b", f"the link {self.name!r} joins {self.a!r} with itself")
         check_positive("rate_bps", self.rate_bps)
         check_not_negative("delay_s", self.delay_s)
         if self.queue_bytes is not None:
@@ -57,18 +64,18 @@ class LinkSpec:
         check_whole("mtu_bytes", self.mtu_bytes, MIN_MTU_BYTES)
         check_whole("framing_bytes", self.framing_bytes, 0)
         if not isinstance(self.loss, LossSpec):
-            raise ValueError(f"loss: {self.loss!r} is not a kind of loss")
+            raise FieldError("loss", f"{self.loss!r} is not a kind of loss")
         if self.loss_back is not None and not isinstance(self.loss_back, LossSpec):
-            raise ValueError(f"loss_back: {self.loss_back!r} is not a kind of loss")
+            raise FieldError("loss_back", f"{self.loss_back!r} is not a kind of loss")
         check_not_negative("jitter_s", self.jitter_s)
         check_probability("reorder", self.reorder)
         check_not_negative("reorder_delay_s", self.reorder_delay_s)
         if self.reorder and not self.reorder_delay_s:
-            raise ValueError("reorder_delay_s: reordering needs a time for which a packet is held back")
+            raise FieldError("reorder_delay_s", "reordering needs a time for which a packet is held back")
         check_probability("duplicate", self.duplicate)
         check_probability("corrupt", self.corrupt)
         if not isinstance(self.events, tuple):
-            raise ValueError(f"events: {self.events!r} is not a tuple of events")
+            raise FieldError("events", f"{self.events!r} is not a tuple of events")
         check_events(self.events)
 
     @property
@@ -122,11 +129,11 @@ class Path:
         """Check what can be checked without the topology."""
         check_name("name", self.name)
         if len(self.sites) < 2:
-            raise ValueError(f"sites: the path {self.name!r} needs at least two sites")
+            raise FieldError("sites", f"the path {self.name!r} needs at least two sites")
         if len(set(self.sites)) < len(self.sites):
-            raise ValueError(f"sites: the path {self.name!r} comes to the same site twice")
+            raise FieldError("sites", f"the path {self.name!r} comes to the same site twice")
         if len(self.links) != len(self.sites) - 1:
-            raise ValueError(f"links: the path {self.name!r} needs {len(self.sites) - 1} for {len(self.sites)} sites")
+            raise FieldError("links", f"the path {self.name!r} needs {len(self.sites) - 1} for {len(self.sites)} sites")
         check_whole("overhead_bytes", self.overhead_bytes, 0)
 
 
@@ -189,21 +196,21 @@ class Topology:
         for link in link_specs:
             for end in (link.a, link.b):
                 if end not in site_names:
-                    raise ValueError(f"links: {link.name!r} ends at {end!r}, which is not a site")
+                    raise FieldError("links", f"{link.name!r} ends at {end!r}, which is not a site")
         for path in path_specs:
             self._check_path(path, site_names)
 
     def _check_path(self, path: Path, site_names: set[str]) -> None:
         for site in path.sites:
             if site not in site_names:
-                raise ValueError(f"paths: {path.name!r} comes to {site!r}, which is not a site")
+                raise FieldError("paths", f"{path.name!r} comes to {site!r}, which is not a site")
         for start, end, name in zip(path.sites[:-1], path.sites[1:], path.links, strict=True):
             if name not in self.links:
-                raise ValueError(f"paths: {path.name!r} uses {name!r}, which is not a link")
+                raise FieldError("paths", f"{path.name!r} uses {name!r}, which is not a link")
             if {self.links[name].a, self.links[name].b} != {start, end}:
-                raise ValueError(f"paths: {path.name!r} uses {name!r}, which does not join {start!r} and {end!r}")
+                raise FieldError("paths", f"{path.name!r} uses {name!r}, which does not join {start!r} and {end!r}")
         if self.path_mtu_bytes(path.name) < MIN_MTU_BYTES:
-            raise ValueError(f"paths: the encapsulation of {path.name!r} leaves less than {MIN_MTU_BYTES} bytes")
+            raise FieldError("paths", f"the encapsulation of {path.name!r} leaves less than {MIN_MTU_BYTES} bytes")
 
     def path_links(self, path: str) -> tuple[LinkSpec, ...]:
         """Return the links of the path, from its first site to its last. All of these raise KeyError."""
@@ -253,4 +260,4 @@ class Topology:
 def _check_unique(field: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{field}: two of them are called {name!r}")
+            raise FieldError(field, f"two of them are called {name!r}")

@@ -10,7 +10,7 @@ quadratic part.
 from dataclasses import dataclass
 from typing import Literal
 
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 
 Recomputation = Literal["none", "selective", "full"]
 RECOMPUTATIONS: tuple[Recomputation, ...] = ("none", "selective", "full")
@@ -48,15 +48,15 @@ class Transformer:
             if getattr(self, field) is not None:
                 check_whole(field, getattr(self, field), 1)
         if self.kv_heads is not None and self.heads % self.kv_heads:
-            raise ValueError(f"kv_heads: {self.kv_heads} do not divide {self.heads} heads")
+            raise FieldError("kv_heads", f"{self.kv_heads} do not divide {self.heads} heads")
         if self.ffn_matrices not in (2, 3):
-            raise ValueError(f"ffn_matrices: {self.ffn_matrices!r} is neither 2 nor, where it is gated, 3")
+            raise FieldError("ffn_matrices", f"{self.ffn_matrices!r} is neither 2 nor, where it is gated, 3")
         if self.embeddings not in (1, 2):
-            raise ValueError(f"embeddings: {self.embeddings!r} is neither 1 (shared) nor 2")
+            raise FieldError("embeddings", f"{self.embeddings!r} is neither 1 (shared) nor 2")
         if self.experts_per_token > self.experts:
-            raise ValueError(f"experts_per_token: {self.experts_per_token} is more than {self.experts} experts")
+            raise FieldError("experts_per_token", f"{self.experts_per_token} is more than {self.experts} experts")
         if not isinstance(self.dropout, bool):
-            raise ValueError(f"dropout: {self.dropout!r} is not true or false")
+            raise FieldError("dropout", f"{self.dropout!r} is not true or false")
 
     @property
     def kv_share(self) -> float:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bicoastal.wan.checks import check_not_negative, check_whole
+from bicoastal.wan.checks import FieldError, check_not_negative, check_whole
 
 Reduction = Literal["all-reduce", "reduce-scatter"]
 REDUCTIONS: tuple[Reduction, ...] = ("all-reduce", "reduce-scatter")
@@ -39,18 +39,18 @@ class Assumptions:
     def __post_init__(self) -> None:
         """Check every field."""
         if self.wan_trips not in (1, 2) or isinstance(self.wan_trips, bool):
-            raise ValueError(f"wan_trips: {self.wan_trips!r} is neither 1 nor 2")
+            raise FieldError("wan_trips", f"{self.wan_trips!r} is neither 1 nor 2")
         for field in ("wan_serialisation", "communication_covers", "count_recomputation"):
             if not isinstance(getattr(self, field), bool):
-                raise ValueError(f"{field}: {getattr(self, field)!r} is not true or false")
+                raise FieldError(field, f"{getattr(self, field)!r} is not true or false")
         if self.local_reduction not in REDUCTIONS:
-            raise ValueError(f"local_reduction: {self.local_reduction!r} is not one of {', '.join(REDUCTIONS)}")
+            raise FieldError("local_reduction", f"{self.local_reduction!r} is not one of {', '.join(REDUCTIONS)}")
         if not isinstance(self.in_network, tuple) or not all(name in NETWORKS for name in self.in_network):
-            raise ValueError(f"in_network: {self.in_network!r} is not a list of some of {', '.join(NETWORKS)}")
+            raise FieldError("in_network", f"{self.in_network!r} is not a list of some of {', '.join(NETWORKS)}")
         for field in ("chunks", "cover_passes"):
             value = getattr(self, field)
             if isinstance(value, int | float) and value > MOST:
-                raise ValueError(f"{field}: is more than {MOST:,}")
+                raise FieldError(field, f"is more than {MOST:,}")
         check_whole("chunks", self.chunks, 1)
         check_not_negative("cover_passes", self.cover_passes)
 

@@ -20,6 +20,7 @@ from bicoastal.experiments.extrapolation.stages import (
     tensor_stage,
     wide_area_s,
 )
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 
 
@@ -111,7 +112,7 @@ def least_wan_bps(
     leave serialisation out.
     """
     if not assumptions.wan_serialisation:
-        raise ValueError("wan_serialisation: without it no rate plays a part")
+        raise FieldError("wan_serialisation", "without it no rate plays a part")
     latency_s, bits = wide_area_s(deployment, assumptions, 1.0, rtt_s)
     allowed_s = cover_s(deployment, assumptions) + exposed_s
     busy_s: Values = np.inf

@@ -25,6 +25,7 @@ from bicoastal.experiments.extrapolation.exposure import (
 from bicoastal.experiments.extrapolation.stages import gradient_s, wide_area_s
 from bicoastal.experiments.extrapolation.tails.model import Array, ArrayLike, Crossing, QuantileModel
 from bicoastal.experiments.extrapolation.tails.slowest import Dependence, Fleet, Scope, messages_in, slowest_s
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 from bicoastal.wan.units import format_time
 
@@ -60,11 +61,11 @@ class Question:
     def __post_init__(self) -> None:
         """Check what the deployment does not."""
         if self.deployment.sites == 1:
-            raise ValueError(f"deployment: {self.deployment.name} is at one site, so that nothing crosses the WAN")
+            raise FieldError("deployment", f"{self.deployment.name} is at one site, so that nothing crosses the WAN")
         if not 0 < self.share < 1:
-            raise ValueError(f"share: {self.share!r} is not between 0 and 1")
+            raise FieldError("share", f"{self.share!r} is not between 0 and 1")
         if not self.assumptions.wan_serialisation:
-            raise ValueError("assumptions.wan_serialisation: without it no rate plays a part")
+            raise FieldError("assumptions.wan_serialisation", "without it no rate plays a part")
 
     @property
     def fleet(self) -> Fleet:
@@ -120,7 +121,7 @@ def allowed_s(question: Question, target: float) -> float:
     Raises ValueError when the target is no share.
     """
     if not 0 <= target < 1:
-        raise ValueError(f"target: {target!r} is not a share of at least 0 and below 1")
+        raise FieldError("target", f"{target!r} is not a share of at least 0 and below 1")
     count = question.deployment.micro_batches
     passes = [kind(question.deployment, question.assumptions) for kind in (forward_pass, backward_pass)]
     compute_s = count * sum(each.compute_s for each in passes)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse
 from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.wan.checks import FieldError
 
 _FORMAT = WireFormat[RunSpec](RunSpec)
 _NO_TRANSPORT = TransportUse(name="")
@@ -47,4 +48,4 @@ def compared_job(spec: RunSpec, jobs: Sequence[str]) -> JobSpec:
     for job in spec.jobs:
         if job.name in jobs:
             return job
-    raise ValueError(f"jobs: none of {', '.join(jobs)} is in the run {spec.name}")
+    raise FieldError("jobs", f"none of {', '.join(jobs)} is in the run {spec.name}")

@@ -30,6 +30,7 @@ from bicoastal.emulation.records import (
 from bicoastal.experiments.basics.digests import digest
 from bicoastal.experiments.runs.setups import conditions
 from bicoastal.experiments.runs.specifications import compared_job, decode_specification, encode_specification
+from bicoastal.wan.checks import FieldError
 
 FILE_NAME = "results.sqlite"
 SCHEMA_VERSION = 4
@@ -317,7 +318,7 @@ class Store:
     def dump(self, table: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """Return the columns and the rows of one of TABLES, run by run, as an export shows them."""
         if table not in TABLES:
-            raise ValueError(f"table: {table!r} is not one of {', '.join(TABLES)}")
+            raise FieldError("table", f"{table!r} is not one of {', '.join(TABLES)}")
         if table == "runs":
             names = [f.name for f in fields(RunRow)]
             return [*names, "conditions"], ((*_run_values(run), json.dumps(run.conditions)) for run in self.runs())

@@ -6,6 +6,7 @@ from pathlib import Path
 from bicoastal.experiments.scenario.bundled import bundled_data, bundled_names
 from bicoastal.experiments.scenario.overrides import Override
 from bicoastal.experiments.scenario.tables import ScenarioError, alternatives, load_toml, parse_toml, shown
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 from bicoastal.wan.deployment_file import deployment_from_mapping
 
@@ -29,10 +30,10 @@ def load_deployment(name: str, directory: Path | None, changes: Sequence[Overrid
         _make(document, change)
     try:
         return deployment_from_mapping(document)
-    except ValueError as error:
-        key, _, rest = str(error).partition(":")
+    except FieldError as error:
         options = {".".join(step for step, _ in change.steps): change.label for change in changes}
-        raise ScenarioError(f"{options[key]}:{rest}" if key in options else f"{label}: {error}") from error
+        where = options.get(error.field, f"{label}: {error.field}")
+        raise ScenarioError(f"{where}: {error.message}") from error
 
 
 def _make(document: dict[str, object], change: Override) -> None:

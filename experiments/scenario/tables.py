@@ -14,7 +14,7 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from bicoastal.wan.checks import quoted
+from bicoastal.wan.checks import FieldError, quoted
 from bicoastal.wan.units import parse_probability, parse_rate, parse_size, parse_time
 
 MAX_FILE_BYTES = 1_000_000
@@ -128,15 +128,16 @@ class Table:
         raise ScenarioError(f"{self.label(key)}: {message}")
 
     def adopt(self, make: Callable[[], T], keys: Mapping[str, str]) -> T:
-        """Return make(); a ValueError "field: …" becomes a sentence about keys[field] (or about the whole table)."""
+        """Return make(). A FieldError becomes a sentence about keys[field], other ValueErrors one about the table."""
         try:
             return make()
         except ScenarioError:
             raise
+        except FieldError as error:
+            if error.field in keys:
+                self.fail(keys[error.field], error.message)
+            self.fail("", str(error))
         except (ValueError, OverflowError) as error:
-            field, separator, message = str(error).partition(": ")
-            if separator and field in keys:
-                self.fail(keys[field], message)
             self.fail("", str(error))
 
     # -- looking ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from bicoastal.experiments.runs.runner import Registries
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.registry import Registry, TransportSpec
+from bicoastal.wan.checks import FieldError
 from helpers.small_runs import link_record
 
 BOUND_S = 0.05
@@ -38,7 +39,7 @@ class Knobs:
 
     def __post_init__(self) -> None:
         if self.gain <= 0:
-            raise ValueError(f"gain: {self.gain} is not positive")
+            raise FieldError("gain", f"{self.gain} is not positive")
 
 
 def _no_endpoint(context: EndpointContext) -> Endpoint:
