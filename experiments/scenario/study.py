@@ -1,22 +1,6 @@
 """A study: one scenario with some of its keys varied, read from a TOML file.
 
-Every key there is; those with a value that is called a default may be left out::
-
-    [study]
-    name = "loss"
-    description = ""                    # default
-    scenario = "coast-to-coast"         # default; bundled, or a file beside this one
-    transports = ["reno", "cubic"]      # default: the scenario's
-    backend = "sim"                     # default
-    seeds = 1                           # default: runs of each transport at each point
-
-    [set]                               # default: none; what is changed everywhere, as with --set
-    "scenario.iterations" = 10
-
-    [[axes]]                            # one or more; every combination of their values is a point
-    key = "links.loss"
-    label = "loss per packet"           # default: the key; for people
-    values = [0, 1e-5, 1e-4]
+docs/scenarios.md lists every key.
 """
 
 import os
@@ -29,7 +13,8 @@ from pathlib import Path
 from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.scenario.bundled import bundled_names, find_document
 from bicoastal.experiments.scenario.overrides import Override, option
-from bicoastal.experiments.scenario.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
+from bicoastal.experiments.scenario.scenario import Scenario, load_scenario
+from bicoastal.experiments.scenario.study_keys import AxisKeys, StudyKeys
 from bicoastal.experiments.scenario.tables import Table, bare, shown
 from bicoastal.transports.registry import Registry
 
@@ -83,15 +68,15 @@ def load_study(source: str, registry: Registry, overrides: Iterable[Override] = 
 
 def _read(document: Table, registry: Registry, directory: Path | None, overrides: Sequence[Override]) -> Study:
     header = document.table("study", required=True)
-    name = header.name("name")
-    description = header.text("description", "")
-    source = header.text("scenario", DEFAULT_SCENARIO)
+    name = StudyKeys.name.read(header)
+    description = StudyKeys.description.read(header)
+    source = StudyKeys.scenario.read(header)
     if directory is not None and source not in bundled_names("scenarios"):
         source = os.path.join(directory, source)
-    transports = header.names("transports", ())
-    backend = header.text("backend", "sim")
-    seeds = header.integer("seeds", 1, least=1, most=MAX_SEEDS)
-    header.finish()
+    transports = StudyKeys.transports.read(header)
+    backend = StudyKeys.backend.read(header)
+    seeds = StudyKeys.seeds.read(header)
+    StudyKeys.finish(header)
     table = document.table("set")
     common = table.rest()
     changes = [option(table.label(key), key, value) for key, value in common.items()]
@@ -130,10 +115,10 @@ def _read(document: Table, registry: Registry, directory: Path | None, overrides
 
 
 def _read_axis(table: Table) -> tuple[Axis, list[Override]]:
-    key = table.text("key")
-    label = table.text("label", key)
-    found = table.raw("values", "a list of values")
-    table.finish()
+    key = AxisKeys.key.read(table)
+    label = AxisKeys.label.read(table, key)
+    found = AxisKeys.values.read(table)
+    AxisKeys.finish(table)
     if not isinstance(found, list) or not found:
         table.fail("values", f"{shown(found)} is not a list of values")
     texts: list[str] = []

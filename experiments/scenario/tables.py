@@ -18,6 +18,7 @@ from bicoastal.wan.checks import FieldError, quoted
 from bicoastal.wan.units import parse_probability, parse_rate, parse_size, parse_time
 
 MAX_FILE_BYTES = 1_000_000
+LEAST_QUANTITY = 1e-15  # of seconds, bytes or bit/s: no quotient of a few such numbers is infinite
 MAX_QUANTITY = 2**53  # seconds, bytes or bit/s beyond this lose their last digit in floats
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -107,7 +108,7 @@ class Table:
     def __init__(self, data: Mapping[str, object], *, file: str, where: str = "", label: str | None = None) -> None:
         self._data = dict(data)
         self._asked: set[str] = set()
-        self._file = file
+        self.file = file
         self.where = where
         self._label = label  # of the option that the whole table came from
 
@@ -121,7 +122,7 @@ class Table:
         if self._label is not None:
             return f"{self._label}.{key}" if key else self._label
         place = f"{self.where}.{key}" if self.where and key else self.where or key
-        return f"{self._file}: {place}" if place else self._file
+        return f"{self.file}: {place}" if place else self.file
 
     def fail(self, key: str, message: str) -> NoReturn:
         """Raise the ScenarioError that says `message` of `key`."""
@@ -157,11 +158,15 @@ class Table:
             self.fail(key, f"is missing; expected {expected}")
         return bare(self._data[key])
 
-    def finish(self) -> None:
-        """Raise for the first key that nobody asked for."""
+    def know(self, key: str) -> None:
+        """Make the key a known one, whether it is there or not."""
+        self._asked.add(key)
+
+    def finish(self, known: Iterable[str] = ()) -> None:
+        """Raise for the first key that was not read. known: further keys that the sentence may suggest."""
         for key in self._data:
             if key not in self._asked:
-                self.fail(key, f"is not a known key{close_matches(key, self._asked)}")
+                self.fail(key, f"is not a known key{close_matches(key, sorted({*self._asked, *known}))}")
 
     def only_one_of(self, *keys: str, expected: str) -> str:
         """Return which of `keys` is there; exactly one must be."""
@@ -247,14 +252,14 @@ class Table:
         except (ValueError, OverflowError):
             self.fail(key, f"{shown(value)} is not a probability")
 
-    def number(self, key: str, *, least: float, expected: str) -> float:
-        """Return a finite number of at least `least`."""
+    def number(self, key: str, *, least: float, most: float = math.inf, expected: str) -> float:
+        """Return a finite number from `least` to `most`."""
         value = self.raw(key, expected)
         try:
             number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
         except OverflowError:
             number = math.inf
-        if not least <= number < math.inf:
+        if not least <= number <= most or number == math.inf:
             self.fail(key, f"{shown(value)} is not {expected}")
         return number
 
@@ -287,6 +292,8 @@ class Table:
             self.fail(key, str(error))
         if not number <= MAX_QUANTITY:
             self.fail(key, f"{shown(value)} is too large")
+        if 0 < number < LEAST_QUANTITY:
+            self.fail(key, f"{shown(value)} is too small")
         if positive and not number > 0:
             self.fail(key, f"{shown(value)} is not more than zero")
         return number
@@ -320,7 +327,7 @@ class Table:
             raise TypeError(f"{step} is not a table")  # both callers have looked
         where = f"{self.where}.{step}" if self.where else step
         label = origin.label if isinstance(origin, Given) else self._label and f"{self._label}.{step}"
-        return Table(data, file=self._file, where=where, label=label)
+        return Table(data, file=self.file, where=where, label=label)
 
     def rest(self) -> dict[str, object]:
         """Return the keys that nobody asked for yet, with their values, and make them known."""
@@ -330,4 +337,4 @@ class Table:
 
     def at(self, where: str) -> "Table":
         """Return this table with another place in the file: the one that it was copied from."""
-        return Table(self._data, file=self._file, where=where, label=self._label)
+        return Table(self._data, file=self.file, where=where, label=self._label)
