@@ -1,6 +1,6 @@
 """The keys of scenarios, studies and deployments: each has a name, a kind, a default and a meaning, said once.
 
-The readers read tables with these keys, and `reference` writes docs/scenarios.md from them. A `Section` is a class
+The readers read tables with these keys, and `key_document` writes docs/scenarios.md from them. A `Section` is a class
 whose attributes are its keys: `LinkKeys.rate.read(table)` gives a rate in bit/s.
 """
 

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from bicoastal.experiments.scenario.reference import SCENARIO_EXAMPLE
+from bicoastal.experiments.scenario.key_document import SCENARIO_EXAMPLE
 from bicoastal.experiments.scenario.scenario import read_scenario
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, NoLoss, Periodic, TailOfBurst

@@ -1,4 +1,4 @@
-"""From a transport's records to what a tail model is fitted to: its messages, the path they took, and what it lost."""
+"""The messages of a transport's records, as a tail model is fitted to them: completions, path, and counted losses."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from bicoastal.emulation.records import FlowRecord, IterationRecord
 from bicoastal.experiments.analysis.comparison import TransportResult
 from bicoastal.experiments.basics.value_text import value_text
-from bicoastal.experiments.extrapolation.fitting.counted import Counted, count
+from bicoastal.experiments.extrapolation.fitting.link_counts import Counted, count
 from bicoastal.experiments.extrapolation.tails.model import Array, Crossing
 from bicoastal.experiments.extrapolation.tails.models import MODELS, SAME_ALGORITHM
 from bicoastal.experiments.extrapolation.tails.paced import FecBlocks, SelectiveRepeat
@@ -20,20 +20,20 @@ from bicoastal.wan.units import format_rate, format_size, format_time
 
 LEAST_FLOWS = 20
 ALIKE = 0.999  # of the largest payload: stripes differ by a byte
-SAME_PATH = 1.2  # rates and round trips that differ by less are of one kind of path: a handshake may have waited
+SAME_PATH = 1.2  # rates and round trips that differ by a smaller factor count as one path: a handshake may have waited
 MOST_S = 1e9  # of a run
 
 
 class TooFewError(ValueError):
-    """Measured messages do not support what is asked of them; the message is one sentence."""
+    """The measured messages are too few, or not of one kind. The error's text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Messages of one transport: one flow's `crossing` (its loss unknown, 0), and each flow's completion, seconds.
+    """Messages of one transport: the `crossing` of one flow, its loss unknown (0), and each flow's completion, seconds.
 
-    scale: rates and payloads were divided by it. planes: flows of a message. iterations: of a run. connections: that
-    carried the messages. counted: what the links lost; None where nothing counted it.
+    scale: rates and payloads were divided by it. planes: flows of a message. iterations: of a run. connections: the
+    number that carried the messages. counted: what the links lost; None where no link counted.
     """
 
     transport: str
@@ -49,9 +49,8 @@ class Measured:
 def measure(store: Store, result: TransportResult) -> Measured:
     """Return a transport's flows as its records have them, without each flow's first iteration.
 
-    Round-trip time: the least that a handshake or a sample shows. Rate: what the bound leaves for the payload.
-    Raises TooFewError where that is not enough to go by: too few messages, degraded or failed runs, runs of several
-    set-ups, paths that differ.
+    Round-trip time: the least that a handshake or a sample shows. Rate: the payload over the bound without its delay.
+    Raises TooFewError for too few messages, degraded or failed runs, runs of several set-ups, and paths that differ.
     """
     runs = store.runs(result.keys)
     _check_runs(result, runs)
@@ -126,7 +125,7 @@ def _differences(runs: Sequence[RunRow]) -> str:
 def _check_paths(
     store: Store, result: TransportResult, flows: Sequence[FlowRecord], runs: Sequence[RunRow], counted: Counted | None
 ) -> None:
-    """Raise TooFewError where paths differ in rate or delay: stripes are cut by both, and a model has one path."""
+    """Raise TooFewError where paths differ in rate or delay. Stripes depend on both, and a model has one path."""
     paths = sorted({flow.path for flow in flows})
     carried = [max(flow.payload_bytes for flow in flows if flow.path == path) for path in paths]
     shakes: dict[str, float] = {}
@@ -173,16 +172,16 @@ def _rtt_s(store: Store, result: TransportResult) -> float:
 
 
 def _idle_s(iterations: Sequence[IterationRecord], job: str) -> float:
-    """Return the median time from the end of an iteration to the begin of the next, in one run."""
+    """Return the median time from the end of an iteration to the beginning of the next one, in one run."""
     rows = sorted((row.start_s, row.completion_s or 0.0) for row in iterations if row.job == job)
     gaps = [after - start - took for (start, took), (after, _) in pairwise(rows)]
     return max(float(np.median(gaps)), 0.0) if gaps else 0.0
 
 
 def _packet_bytes(name: str, flows: Sequence[FlowRecord]) -> int:
-    """Return the size of full packets, from how many a flow needed that sent nothing twice.
+    """Return the size of full packets, from the number of packets of a flow that sent nothing twice.
 
-    Of several trips, the last one's record has the packets of all.
+    Where there are several trips, the record of the last one has the packets of all.
     """
     trips = 1 + max(flow.trip for flow in flows)
     sent = [flow for flow in flows if flow.packets] or list(flows)

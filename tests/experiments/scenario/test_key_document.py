@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bicoastal.experiments.scenario import deployment_keys, scenario_keys, study_keys
+from bicoastal.experiments.scenario.key_document import SCENARIO_EXAMPLE, STUDY_EXAMPLE, document
 from bicoastal.experiments.scenario.keys import Section
-from bicoastal.experiments.scenario.reference import SCENARIO_EXAMPLE, STUDY_EXAMPLE, document
 from bicoastal.experiments.scenario.scenario import read_scenario
 from bicoastal.experiments.scenario.study import load_study
 from bicoastal.experiments.scenario.tables import ScenarioError
@@ -30,7 +30,7 @@ shard = "1 MB"
 
 def test_the_document_is_what_the_keys_say() -> None:
     written = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
-    assert written == document(), "run: python -m bicoastal.experiments.scenario.reference > docs/scenarios.md"
+    assert written == document(), "run: python -m bicoastal.experiments.scenario.key_document > docs/scenarios.md"
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -6,8 +6,8 @@ import pytest
 
 from bicoastal.emulation.registry import BackendRegistry
 from bicoastal.experiments.analysis.comparison import TransportResult, compare
-from bicoastal.experiments.extrapolation.fitting.fit import fit
-from bicoastal.experiments.extrapolation.fitting.measured import TooFewError, measure
+from bicoastal.experiments.extrapolation.fitting.loss_fit import fit
+from bicoastal.experiments.extrapolation.fitting.messages import TooFewError, measure
 from bicoastal.experiments.extrapolation.tails.models import B4, RDMA_SR
 from bicoastal.experiments.runs.runner import Registries, plan, run_all
 from bicoastal.experiments.runs.store import Store

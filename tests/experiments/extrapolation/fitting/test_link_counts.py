@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bicoastal.emulation.records import FlowRecord, LinkRecord
-from bicoastal.experiments.extrapolation.fitting.counted import Counted, count, poisson_interval, processes_of
+from bicoastal.experiments.extrapolation.fitting.link_counts import Counted, count, poisson_interval, processes_of
 from bicoastal.wan.loss import Bernoulli, GilbertElliott, NoLoss, TailOfBurst
 from bicoastal.wan.topology import LinkSpec, Site, Topology
 from helpers.small_runs import link_record, plane, planes

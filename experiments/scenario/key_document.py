@@ -1,4 +1,4 @@
-"""The text of docs/scenarios.md, made from the keys: `python -m bicoastal.experiments.scenario.reference` prints it."""
+"""The text of docs/scenarios.md. `python -m bicoastal.experiments.scenario.key_document` prints it from the keys."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -102,7 +102,7 @@ values = [0, 1e-5, 1e-4]
 _HEAD = """\
 # Scenarios, studies and deployments: every key
 
-This file is generated from the code: `python -m bicoastal.experiments.scenario.reference`. Do not edit it.
+This file is generated from the code: `python -m bicoastal.experiments.scenario.key_document`. Do not edit it.
 
 All files are TOML. A rate, a time or a size is text with its unit, such as `"5 Gbit/s"`, `"60 ms"` or `"57.13 MB"`. A
 key that is unknown, missing or of another kind gets one sentence with the file and the key.
