@@ -144,12 +144,12 @@ def _schema() -> Iterator[str]:
 
 
 class Store:
-    """The results of one directory. Use it as a context manager; every fault of the file is a StoreError."""
+    """The results of one directory. Use it as a context manager; every error of the file is a StoreError."""
 
     def __init__(self, directory: Path, *, writable: bool = True) -> None:
         """Open or create the store in `directory`, which is made if need be.
 
-        writable: find out now whether runs can be written, not after the first one.
+        writable: check now that runs can be written, not after the first one.
         """
         self.path = directory / FILE_NAME
         try:
@@ -157,7 +157,7 @@ class Store:
         except (OSError, ValueError) as error:
             raise StoreError(f"{directory}: is no directory for results ({_why(error)})") from error
         with self._faults():
-            # autocommit: transactions are begun and ended by hand, so that it is plain where they are
+            # autocommit: transactions begin and end with statements of their own
             self._db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
         try:
             with self._faults():
@@ -203,7 +203,7 @@ class Store:
 
     def _create(self) -> None:
         with self._transaction():
-            # Looked at again behind the lock: another run may have begun in this directory at the same moment.
+            # Checked again under the lock: another run may have created the tables in the meantime.
             (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if not tables:
                 for statement in _schema():
@@ -212,7 +212,9 @@ class Store:
     def _try_to_write(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # as it is; it takes all that a write takes
+            self._db.execute(
+                f"PRAGMA user_version = {SCHEMA_VERSION}"
+            )
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -229,7 +231,7 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-        except BaseException:  # Ctrl-C too: a run is there whole or not at all
+        except BaseException:  # Ctrl-C too: a run is complete or absent
             if self._db.in_transaction:  # a full disk has ended it already
                 self._db.execute("ROLLBACK")
             raise
@@ -240,8 +242,8 @@ class Store:
     def write(self, run: RunRow, record: RunRecord | None) -> None:
         """Write one run in one transaction, in the place of what stood under its key.
 
-        Raises UnfitRecordError, and changes nothing, when a value is not of its field's type: much of a record is
-        what a third party's transport has said.
+        Raises UnfitRecordError, and changes nothing, when a value is not of its field's type: much of a record comes
+        from a third party's transport.
         """
         with self._faults(), self._transaction():
             self._db.execute("DELETE FROM runs WHERE key = ?", (run.key,))

@@ -1,4 +1,4 @@
-"""Deployments by name or file, with changes from the command line made before they are read."""
+"""Deployments by name or file. Changes from the command line are made before they are read."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From the tables of a scenario to its topology: sites, links with their loss and events, and the paths across them."""
+"""The topology of a scenario's tables: sites, links with their loss and events, and paths over them."""
 
 import re
 from collections.abc import Sequence

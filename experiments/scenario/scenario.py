@@ -1,4 +1,4 @@
-"""A scenario: one TOML file that says what is to be compared, read once into frozen specifications.
+"""A scenario: one TOML file that says what is compared. It is read once, into frozen specifications.
 
 docs/scenarios.md lists every key; `scenario_keys` says what they are.
 """
@@ -34,7 +34,7 @@ MAX_SEEDS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is to be run, whichever transport is under comparison.
+    """What is run, for any transport under comparison.
 
     jobs without a transport of their own get the compared one. transports: those compared by default. parameters: a
     transport's own, where they differ from its defaults. seed: of the first run. source: a digest of the document as
@@ -99,7 +99,7 @@ def read_scenario(
     """Return the scenario that a parsed TOML document describes; `label` stands for its file in sentences."""
     changed = deepcopy(dict(document))
     changes = list(overrides)
-    # How many links there are is settled first: `links[1]` of other changes counts them one by one.
+    # The number of links comes first: `links[1]` in other changes counts them one by one.
     apply_overrides(changed, [change for change in changes if change.key == "count"], registry.names())
     places = _expand_links(changed, label)
     apply_overrides(changed, [change for change in changes if change.key != "count"], registry.names())

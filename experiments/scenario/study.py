@@ -59,7 +59,7 @@ class Study:
 def load_study(source: str, registry: Registry, overrides: Iterable[Override] = ()) -> Study:
     """Return the bundled study called `source`, or the one in the file `source`, with `overrides` made at every point.
 
-    Every point's scenario is read here, so that a fault at the last one is found before the first one runs.
+    The scenario of every point is read here, so that an error in the last one is found before the first one runs.
     Raises ScenarioError in one sentence that says where (file and key, or the option) and what is wrong.
     """
     document, label, directory = find_document("studies", source)

@@ -1,7 +1,7 @@
-"""Tables of a scenario read key by key: each fault becomes one sentence that names file, key and what is wrong.
+"""Tables of a TOML document, read key by key. An error is one sentence that names the file, the key and the problem.
 
-A `Table` knows where it stands (`coast.toml: links[1]`). What comes from `--set` is wrapped in `Given`, so that a fault
-in it names the option instead of the file. A key that nobody asked for is a fault too: `finish` finds those.
+A `Table` knows its place in the file (`coast.toml: links[1]`). A value from `--set` is wrapped in `Given`, so that an
+error in it names the option instead of the file. A key that was not read is an error too: `finish` finds it.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from bicoastal.wan.units import parse_probability, parse_rate, parse_size, parse
 
 MAX_FILE_BYTES = 1_000_000
 LEAST_QUANTITY = 1e-15  # of seconds, bytes or bit/s: no quotient of a few such numbers is infinite
-MAX_QUANTITY = 2**53  # seconds, bytes or bit/s beyond this lose their last digit in floats
+MAX_QUANTITY = 2**53  # larger numbers of seconds, bytes or bit/s lose their last digit in floats
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def bare(value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value as TOML would write it, cut to a length that a sentence bears."""
+    """Return a value as TOML writes it, cut to the length that a sentence can hold."""
     match bare(value):
         case bool(truth):
             return "true" if truth else "false"
@@ -66,7 +66,7 @@ def close_matches(name: str, names: Iterable[str]) -> str:
 
 
 def alternatives(name: str, names: Sequence[str]) -> str:
-    """Return the end of a sentence "there is no …": what resembles `name`, and what there is."""
+    """Return the end of a sentence "there is no …": the names that resemble `name`, and all that there are."""
     return f"{close_matches(name, names) or ';'} there are {', '.join(names)}" if names else "; there are none"
 
 
@@ -144,11 +144,11 @@ class Table:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def has(self, key: str) -> bool:
-        """Whether the key is there. Asking does not make it a known key."""
+        """Whether the key is there. This does not make it a known key."""
         return key in self._data
 
     def data(self) -> dict[str, object]:
-        """Return what the table holds, `Given` values as they are. Looking makes no key a known one."""
+        """Return what the table holds, `Given` values as they are. This makes no key a known one."""
         return dict(self._data)
 
     def raw(self, key: str, expected: str) -> object:
@@ -324,13 +324,13 @@ class Table:
     def _below(self, value: object, step: str, origin: object) -> "Table":
         data = bare(value)
         if not isinstance(data, Mapping):
-            raise TypeError(f"{step} is not a table")  # both callers have looked
+            raise TypeError(f"{step} is not a table")  # both callers have checked it
         where = f"{self.where}.{step}" if self.where else step
         label = origin.label if isinstance(origin, Given) else self._label and f"{self._label}.{step}"
         return Table(data, file=self.file, where=where, label=label)
 
     def rest(self) -> dict[str, object]:
-        """Return the keys that nobody asked for yet, with their values, and make them known."""
+        """Return the keys that were not read yet, with their values, and make them known."""
         found = {key: bare(value) for key, value in self._data.items() if key not in self._asked}
         self._asked.update(found)
         return found

@@ -1,4 +1,4 @@
-"""From the tables of a scenario to its traffic: the jobs with their all-reduce, and what else is on the links."""
+"""The traffic of a scenario's tables: the jobs with their all-reduce, and the background flows."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from bicoastal.wan.deployment import Deployment
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import format_size
 
-MAX_ARRAY_BYTES = 2**30  # both coasts hold a few arrays of a shard at once
+MAX_ARRAY_BYTES = 2**30  # both coasts hold several arrays of a shard at once
 _ALLREDUCE_KEYS = {
     "sites": "sites",
     "pattern": "pattern",
@@ -32,9 +32,9 @@ Parameters = tuple[tuple[str, ParameterValue], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """A job before it is known which transport carries it: `transport` None means the one under comparison.
+    """A job whose transport may still be open: `transport` None means the one under comparison.
 
-    deployment: that its shard is of, if it was given by that.
+    deployment: the one that its shard comes from, None where the file gives the size.
     """
 
     name: str
@@ -61,7 +61,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the tables of the traffic are read against."""
+    """What the readers of jobs and background flows need to know of the rest of the scenario."""
 
     topology: Topology
     sites: tuple[str, ...]
@@ -77,7 +77,7 @@ class Surroundings:
 
 
 class MemoryBudget:
-    """What the messages of one run may take: octets that cross the WAN are real, so this machine has to hold them."""
+    """The memory for the messages of one run. Octets that cross the WAN are real, and this machine has to hold them."""
 
     def __init__(self) -> None:
         self._machine_bytes = machine_memory_bytes()
