@@ -29,7 +29,8 @@ class TransportSpec:
     over: "udp" where the payload of a datagram is UDP's, and its `wire_bytes` counts UDP's header besides IP's; "ip"
     where it begins with a transport's header of its own.
     min_mtu_bytes: the smallest largest-packet of a path that it can use (QUIC has such a minimum).
-    parameters: a frozen dataclass whose fields have defaults; its instance reaches the endpoints.
+    parameters: a frozen dataclass whose fields have defaults, and which raises FieldError for a value that it cannot
+    use; its instance reaches the endpoints.
     colour, marker: how figures draw it.
     Raises FieldError where the kind and the parts do not fit.
     """

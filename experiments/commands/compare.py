@@ -13,7 +13,7 @@ from bicoastal.emulation.registry import BackendRegistry
 from bicoastal.experiments.analysis.comparison import Comparison, compare, to_document, to_notes, to_table
 from bicoastal.experiments.extrapolation.at_scale import AtScale, at_scale
 from bicoastal.experiments.figures.files import OVERVIEW, SERIES, check_places, prepare_matplotlib
-from bicoastal.experiments.runs.runner import World, plan, run_all
+from bicoastal.experiments.runs.runner import Registries, plan, run_all
 from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, parse_divisor
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.overrides import Override, option, parse_override, setting
@@ -69,7 +69,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
+    world = Registries(backends=BackendRegistry.installed(), transports=Registry.installed())
     if not 1 <= arguments.seeds <= MAX_SEEDS:
         raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and {MAX_SEEDS}")
     with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON

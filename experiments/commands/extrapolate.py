@@ -37,6 +37,7 @@ from bicoastal.experiments.scenario.overrides import Override, parse_override
 from bicoastal.experiments.scenario.tables import ScenarioError, close_matches
 from bicoastal.experiments.terminal.documents import rounded, say_document
 from bicoastal.experiments.terminal.showing import show
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 from bicoastal.wan.units import format_rate, format_size, format_time
 
@@ -301,10 +302,9 @@ def _read_assumptions(overrides: Sequence[Override]) -> Assumptions:
         values[change.key] = tuple(value) if isinstance(value, list) else value
     try:
         return Assumptions(**values)
-    except ValueError as error:
-        key, _, rest = str(error).partition(":")
+    except FieldError as error:
         labels = {change.key: change.label for change in overrides}
-        raise ScenarioError(f"{labels[key]}:{rest}") from error
+        raise ScenarioError(f"{labels[error.field]}: {error.message}") from error
 
 
 def add_case_options(command: argparse.ArgumentParser) -> None:

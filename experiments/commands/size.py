@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from bicoastal.experiments.commands.extrapolate import add_case_options, read_case
-from bicoastal.experiments.extrapolation.answers import Row, Sizing, size, size_measured
+from bicoastal.experiments.extrapolation.all_transports import Row, Sizing, size, size_measured
+from bicoastal.experiments.extrapolation.bandwidth_need import Need, Question, at, step_share
+from bicoastal.experiments.extrapolation.bandwidth_need import Path as WanPath
 from bicoastal.experiments.extrapolation.fitting.evidence import evidence
-from bicoastal.experiments.extrapolation.fitting.fit import Fit
-from bicoastal.experiments.extrapolation.sizing import Need, Question, at, step_share
-from bicoastal.experiments.extrapolation.sizing import Path as WanPath
+from bicoastal.experiments.extrapolation.fitting.loss_fit import Fit
 from bicoastal.experiments.extrapolation.tails.models import (
     MODELS,
     NO_TRANSPORT,

@@ -15,7 +15,7 @@ from bicoastal.experiments.analysis.comparison import STATUS_STYLES, format_mill
 from bicoastal.experiments.analysis.groups import Group, groups_of
 from bicoastal.experiments.commands.compare import exit_code, overrides_of, resolve_transports, settings_of
 from bicoastal.experiments.figures.files import prepare_matplotlib
-from bicoastal.experiments.runs.runner import Task, World, plan, run_all
+from bicoastal.experiments.runs.runner import Registries, Task, plan, run_all
 from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, parse_divisor
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.scenario import MAX_SEEDS
@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
+    world = Registries(backends=BackendRegistry.installed(), transports=Registry.installed())
     for name, most in (("seeds", MAX_SEEDS), ("workers", 1024)):
         if (given := getattr(arguments, name)) is not None and not 1 <= given <= most:
             raise ScenarioError(f"--{name}: {given} is not between 1 and {most}")
@@ -88,7 +88,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def plan_study(
     study: Study,
-    world: World,
+    world: Registries,
     *,
     transports: Sequence[str],
     seeds: int,

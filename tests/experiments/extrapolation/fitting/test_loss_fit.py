@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bicoastal.experiments.extrapolation.fitting.counted import Counted
 from bicoastal.experiments.extrapolation.fitting.evidence import evidence
-from bicoastal.experiments.extrapolation.fitting.fit import fit, slowest_span
-from bicoastal.experiments.extrapolation.fitting.measured import Measured, TooFewError
+from bicoastal.experiments.extrapolation.fitting.link_counts import Counted
+from bicoastal.experiments.extrapolation.fitting.loss_fit import fit, slowest_span
+from bicoastal.experiments.extrapolation.fitting.messages import Measured, TooFewError
 from bicoastal.experiments.extrapolation.tails.model import Crossing, TailModel
 from bicoastal.experiments.extrapolation.tails.models import ADAPTIVE, B4, MPQUIC_FEC, RDMA_GBN, RDMA_SR
 from helpers.simulated_messages import trials

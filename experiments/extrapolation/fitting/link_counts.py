@@ -1,12 +1,11 @@
-"""What the wire counted of a transport's runs: the share of packets lost, its interval, and whether losses were alone.
+"""What the links counted in a transport's runs: the share of packets lost, its interval, and whether losses came alone.
 
-Where every packet is lost on its own, with one probability, no record says more of that probability than how many were
-lost of how many: their number is a sufficient statistic, and completions can only test the model that it is put into.
-Where losses come in bursts, as many delay fewer messages, and what is counted is not what such a model takes.
+Where packets are lost independently with one probability, the number of losses is a sufficient statistic of it. No
+other record adds to it, and completions can only test the model that uses it. Where losses come in bursts, the same
+number of them delays fewer messages, and a model of independent losses cannot take the count.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -14,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bicoastal.emulation.records import FlowRecord, LinkRecord
+from bicoastal.wan.loss import Bernoulli, NoLoss
+from bicoastal.wan.topology import Topology
 
 NORMAL_95 = 1.96  # of the standard normal distribution, two-sided
 DRAWS, MOST_DRAWN = 2000, 4_000_000  # of counts under independence; of numbers, all draws together
-RARE = 0.001  # probability of so uneven a spread under independence: below it losses are not taken to be alone
+RARE = 0.001  # probability of such an uneven spread under independence: below it losses count as bursts
 Counts = npt.NDArray[np.int64]
 
 
@@ -26,9 +27,9 @@ class Counted:
     """Packets of a transport's runs and what became of them on the wire, all links and both directions together.
 
     packets: that entered at the messages' sites. lost: on a link, or corrupted there. dropped: by a full queue or an
-    outage. unevenness: how many times as large as for independent losses the variance of their numbers is, over
-    messages or over the runs and directions of a link; 1 where chance explains it. processes: kinds of loss of the
-    links, by name, that are none of independent losses.
+    outage. unevenness: the variance of the numbers of losses over that of independent ones, for messages or for the
+    runs and directions of a link; 1 where chance explains it. processes: the links' loss models, by the names of their
+    classes, in which losses depend on one another.
     """
 
     packets: int
@@ -39,14 +40,14 @@ class Counted:
 
     @property
     def loss(self) -> float:
-        """The share that the path lost, full queues apart, which are the transport's own doing."""
+        """The share that the path lost. Full queues are left out, because the transport fills them itself."""
         return self.lost / self.packets
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the loss: from what the path lost to what else was dropped besides.
+        """95 % interval of the loss. The upper end counts packets that queues and outages dropped as lost too.
 
-        Events that are uneven tell as little as so many times fewer even ones (a quasi-Poisson variance).
+        Uneven events count as fewer even ones, by the factor of their unevenness (a quasi-Poisson variance).
         """
         factor = self.unevenness / self.packets
         low, _ = poisson_interval(self.lost / self.unevenness)
@@ -66,7 +67,7 @@ class Counted:
 
     @property
     def said_of_bursts(self) -> str:
-        """What shows that losses were not alone, in words; nothing where nothing does."""
+        """What shows that losses came in bursts, in words; empty where nothing does."""
         signs = []
         if self.processes:
             signs.append(f"by {', '.join(self.processes)}")
@@ -89,19 +90,21 @@ def poisson_interval(count: float) -> tuple[float, float]:
 def count(
     links: Sequence[Sequence[LinkRecord]],
     flows: Sequence[FlowRecord],
-    conditions: Sequence[str],
+    topologies: Sequence[Topology],
     *,
     repairs_per_loss: int,
 ) -> Counted | None:
     """Return what these runs' links counted; None where nothing did.
 
     links: run by run. flows: the messages whose repairs are looked at, `repairs_per_loss` for each loss, or 0 where
-    they do not tell. conditions: of the runs (`RunRow.conditions`). A packet that goes over several links counts once,
-    where it leaves a message's site.
+    they do not tell. topologies: of the runs. A packet that goes over several links counts
+    once, where it leaves a message's site.
     """
     rows = [row for run in links for row in run]
     ends = {flow.source for flow in flows} | {flow.destination for flow in flows}
-    packets = sum(row.packets for row in rows if row.direction.partition(">")[0] in ends)
+    sites = {site.name for topology in topologies for site in topology.sites}
+    leaving = {f"{end}>{site}" for end in ends for site in sites}
+    packets = sum(row.packets for row in rows if row.direction in leaving)
     if not packets:
         return None
     return Counted(
@@ -111,24 +114,25 @@ def count(
         unevenness=max(
             [1.0, *(_unevenness(events, tries) for events, tries in _spreads(links, flows, repairs_per_loss))]
         ),
-        processes=processes_of(conditions),
+        processes=processes_of(topologies),
     )
 
 
-def processes_of(conditions: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds of loss of a setup's links that are not independent, which have a name instead of a number."""
+def processes_of(topologies: Iterable[Topology]) -> tuple[str, ...]:
+    """Return the kinds of loss of these links whose losses are not independent, by the names of their classes."""
     found: dict[str, None] = {}
-    for condition in conditions:
-        key, _, value = condition.partition("=")
-        if re.fullmatch(r"links(\[\d+\])?\.loss(_back)?", key) and (kind := re.match(r"[A-Z]\w+", value)):
-            found[kind[0]] = None
+    for topology in topologies:
+        links = list(topology.links.values())
+        for loss in (*(link.loss for link in links), *(link.loss_back for link in links)):
+            if loss is not None and not isinstance(loss, NoLoss | Bernoulli):
+                found[type(loss).__name__] = None
     return tuple(found)
 
 
 def _spreads(
     links: Sequence[Sequence[LinkRecord]], flows: Sequence[FlowRecord], repairs_per_loss: int
 ) -> Iterator[tuple[Counts, Counts]]:
-    """Yield numbers of losses, and of the packets they are of, that would be spread evenly if losses were alone."""
+    """Yield numbers of losses and of packets. Independent losses would be spread over these in proportion."""
     for name in {row.link: None for run in links for row in run}:
         same = [row for run in links for row in run if row.link == name and row.packets]
         yield (
@@ -146,7 +150,8 @@ def _spreads(
 def _unevenness(events: Counts, tries: Counts) -> float:
     """Return Pearson's chi-squared over its degrees of freedom, or 1 where chance explains it.
 
-    Its distribution is drawn, given how many events there are: for few of them in many places the limit does not hold.
+    Its distribution is simulated for this number of events. The chi-squared limit does not hold for few events in many
+    places.
     """
     total, places = int(np.sum(events)), len(events)
     if total < 2 or places < 2:

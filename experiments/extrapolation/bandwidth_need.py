@@ -1,10 +1,10 @@
-"""How much WAN a deployment needs with a real transport: the inverse of exposure, with the slowest of all messages.
+"""The WAN rate that a deployment needs with a real transport, where each trip waits for the slowest of its messages.
 
-The wide-area stage takes `wan_trips` trips, and every trip waits for the slowest of its messages (a barrier: an upper
-bound where pairs go on by themselves); the share of steps is that in which every trip keeps to its time. What a trip
-takes beyond propagation and payload / rate is what the transport loses: headers, repairs, opening its window. It
-changes little with the rate, so the least rate is the fixed point of `exposure.least_wan_bps` with that loss of time,
-found from below; the first is the least.
+The wide-area stage has `wan_trips` trips. Each waits for its slowest message. This is a barrier, and an upper bound
+where GPU pairs go on by themselves. `share` is the part of the steps in which every trip keeps to its time. A transport
+adds time to propagation and payload / rate: headers, repairs, and the growth of its window. This time changes little
+with the rate. The least rate is therefore the fixed point of `exposure.least_wan_bps` with this added time. The search
+comes from below, so that the first fixed point is the least.
 """
 
 from dataclasses import dataclass, replace
@@ -25,17 +25,18 @@ from bicoastal.experiments.extrapolation.exposure import (
 from bicoastal.experiments.extrapolation.stages import gradient_s, wide_area_s
 from bicoastal.experiments.extrapolation.tails.model import Array, ArrayLike, Crossing, QuantileModel
 from bicoastal.experiments.extrapolation.tails.slowest import Dependence, Fleet, Scope, messages_in, slowest_s
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 from bicoastal.wan.units import format_time
 
-UNLIMITED_BPS = 1e15  # of a GPU: what is lost at this rate is lost at any
+UNLIMITED_BPS = 1e15  # of a GPU: the added time at this rate is there at any rate
 MOST_ROUNDS = 40  # of the search for the fixed point
-CLOSE = 1e-4  # relative: two rates as good as equal
+CLOSE = 1e-4  # relative difference up to which two rates count as equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """The way across: loss of each packet, tail_loss of a message's last one besides, and the packets' sizes."""
+    """The path between the sites: loss of each packet, tail_loss added for a message's last one, sizes of packets."""
 
     loss: ArrayLike = 1e-4
     tail_loss: ArrayLike = 0.0
@@ -45,9 +46,9 @@ class Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is to be sized. share: of the steps that are to meet the target; dependence: see `slowest`.
+    """What is to be sized. share: the part of the steps that meet the target; dependence: see `slowest`.
 
-    scope: whether a wait is for one layer's group of GPUs or for all of the step. Raises ValueError naming the field.
+    scope: whether a trip waits for one layer's group of GPUs or for the whole step. Raises FieldError.
     """
 
     deployment: Deployment
@@ -58,13 +59,13 @@ class Question:
     dependence: Dependence = "independent"
 
     def __post_init__(self) -> None:
-        """Check what the deployment does not."""
+        """Check what `Deployment` does not check."""
         if self.deployment.sites == 1:
-            raise ValueError(f"deployment: {self.deployment.name} is at one site, so that nothing crosses the WAN")
+            raise FieldError("deployment", f"{self.deployment.name} is at one site, so that nothing crosses the WAN")
         if not 0 < self.share < 1:
-            raise ValueError(f"share: {self.share!r} is not between 0 and 1")
+            raise FieldError("share", f"{self.share!r} is not between 0 and 1")
         if not self.assumptions.wan_serialisation:
-            raise ValueError("assumptions.wan_serialisation: without it no rate plays a part")
+            raise FieldError("assumptions.wan_serialisation", "without it no rate plays a part")
 
     @property
     def fleet(self) -> Fleet:
@@ -91,7 +92,7 @@ class Question:
 
 
 def lost_s(question: Question, model: QuantileModel, rate_bps: ArrayLike, rtt_s: ArrayLike | None = None) -> Array:
-    """Return what the slowest messages of all trips take beyond propagation and payload / rate, seconds."""
+    """Return the time that the slowest messages of all trips add to propagation and payload / rate, seconds."""
     crossing = question.crossing(rate_bps, rtt_s)
     slowest = slowest_s(model, crossing, question.fleet, share=question.share, dependence=question.dependence)
     return np.asarray(question.assumptions.wan_trips * (slowest - crossing.bound_s()))
@@ -114,13 +115,13 @@ def step_share(question: Question, gradient_s: ArrayLike) -> Array:
 
 
 def allowed_s(question: Question, target: float) -> float:
-    """Return what a step may expose of its gradients for its exposed share to be `target`; negative: nothing helps.
+    """Return how long a step may expose its gradients for an exposed share of `target`; negative: no rate is enough.
 
     With e exposed and c of computation the share is e / (c + e), so e = c target / (1 - target).
-    Raises ValueError when the target is no share.
+    Raises FieldError when the target is not a share.
     """
     if not 0 <= target < 1:
-        raise ValueError(f"target: {target!r} is not a share of at least 0 and below 1")
+        raise FieldError("target", f"{target!r} is not a share of at least 0 and below 1")
     count = question.deployment.micro_batches
     passes = [kind(question.deployment, question.assumptions) for kind in (forward_pass, backward_pass)]
     compute_s = count * sum(each.compute_s for each in passes)
@@ -158,9 +159,10 @@ def least_bps(
 class Need:
     """What one transport needs. least_bps of a GPU: None where no rate is enough, for `reason`.
 
-    slowest_s: of all messages of a trip, at that rate (or at any, where none is enough), with the question's
-    dependence; slowest_correlated_s, slowest_any_s: the least and the most with any; lost_s: what all trips lose to the
-    transport there. exposed_s, exposed_share: of a step at the deployment's own rate; None where it has none.
+    slowest_s: the slowest of a trip's messages at that rate (or at an unlimited one, where none is enough), with the
+    question's dependence. slowest_correlated_s, slowest_any_s: the least and the most for any dependence. lost_s: the
+    time that the transport adds in all trips. exposed_s, exposed_share: of a step at the deployment's own rate; None
+    where it has none.
     """
 
     transport: str

@@ -1,8 +1,7 @@
-"""From a transport's records to what a tail model is fitted to: its messages, the path they took, and what it lost."""
+"""The messages of a transport's records, as a tail model is fitted to them: completions, path, and counted losses."""
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,30 +9,31 @@ import numpy as np
 
 from bicoastal.emulation.records import FlowRecord, IterationRecord
 from bicoastal.experiments.analysis.comparison import TransportResult
-from bicoastal.experiments.extrapolation.fitting.counted import Counted, count
+from bicoastal.experiments.basics.value_text import value_text
+from bicoastal.experiments.extrapolation.fitting.link_counts import Counted, count
 from bicoastal.experiments.extrapolation.tails.model import Array, Crossing
 from bicoastal.experiments.extrapolation.tails.models import MODELS, SAME_ALGORITHM
 from bicoastal.experiments.extrapolation.tails.paced import FecBlocks, SelectiveRepeat
 from bicoastal.experiments.extrapolation.tails.window import Tcp
 from bicoastal.experiments.runs.store import RunRow, Store
-from bicoastal.wan.units import format_rate, format_size, format_time, parse_rate, parse_time
+from bicoastal.wan.units import format_rate, format_size, format_time
 
 LEAST_FLOWS = 20
 ALIKE = 0.999  # of the largest payload: stripes differ by a byte
-SAME_PATH = 1.2  # rates and round trips that differ by less are of one kind of path: a handshake may have waited
+SAME_PATH = 1.2  # rates and round trips that differ by a smaller factor count as one path: a handshake may have waited
 MOST_S = 1e9  # of a run
 
 
 class TooFewError(ValueError):
-    """Measured messages do not support what is asked of them; the message is one sentence."""
+    """The measured messages are too few, or not of one kind. The error's text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Messages of one transport: one flow's `crossing` (its loss unknown, 0), and each flow's completion, seconds.
+    """Messages of one transport: the `crossing` of one flow, its loss unknown (0), and each flow's completion, seconds.
 
-    scale: rates and payloads were divided by it. planes: flows of a message. iterations: of a run. connections: that
-    carried the messages. counted: what the links lost; None where nothing counted it.
+    scale: rates and payloads were divided by it. planes: flows of a message. iterations: of a run. connections: the
+    number that carried the messages. counted: what the links lost; None where no link counted.
     """
 
     transport: str
@@ -49,9 +49,8 @@ class Measured:
 def measure(store: Store, result: TransportResult) -> Measured:
     """Return a transport's flows as its records have them, without each flow's first iteration.
 
-    Round-trip time: the least that a handshake or a sample shows. Rate: what the bound leaves for the payload.
-    Raises TooFewError where that is not enough to go by: too few messages, degraded or failed runs, runs of several
-    set-ups, paths that differ.
+    Round-trip time: the least that a handshake or a sample shows. Rate: the payload over the bound without its delay.
+    Raises TooFewError for too few messages, degraded or failed runs, runs of several set-ups, and paths that differ.
     """
     runs = store.runs(result.keys)
     _check_runs(result, runs)
@@ -61,7 +60,7 @@ def measure(store: Store, result: TransportResult) -> Measured:
     counted = count(
         [store.links(key) for key in result.keys],
         flows,
-        [condition for run in runs for condition in run.conditions],
+        [run.spec.topology for run in runs],
         repairs_per_loss=_repairs_per_loss(result.name),
     )
     _check_paths(store, result, flows, runs, counted)
@@ -116,8 +115,8 @@ def _check_runs(result: TransportResult, runs: Sequence[RunRow]) -> None:
 def _differences(runs: Sequence[RunRow]) -> str:
     values: dict[str, dict[str, None]] = defaultdict(dict)
     for run in runs:
-        for text in (*run.conditions, *run.parameters):
-            key, _, value = text.partition("=")
+        parameters = {key: value_text(value) for key, value in run.use.parameters}
+        for key, value in (*run.setup_conditions.items(), *parameters.items()):
             values[key][value] = None
     listed = [f"{key} {' or '.join(found)}" for key, found in values.items() if len(found) > 1]
     return f" ({', '.join(listed[:3])}{', …' if len(listed) > 3 else ''})" if listed else ""
@@ -126,7 +125,7 @@ def _differences(runs: Sequence[RunRow]) -> str:
 def _check_paths(
     store: Store, result: TransportResult, flows: Sequence[FlowRecord], runs: Sequence[RunRow], counted: Counted | None
 ) -> None:
-    """Raise TooFewError where paths differ in rate or delay: stripes are cut by both, and a model has one path."""
+    """Raise TooFewError where paths differ in rate or delay. Stripes depend on both, and a model has one path."""
     paths = sorted({flow.path for flow in flows})
     carried = [max(flow.payload_bytes for flow in flows if flow.path == path) for path in paths]
     shakes: dict[str, float] = {}
@@ -134,10 +133,11 @@ def _check_paths(
         if row.handshake_s and row.path in paths:
             shakes[row.path] = min(row.handshake_s, shakes.get(row.path, row.handshake_s))
     rates_bps, rtts_s = [0.0], [0.0]
-    if len(paths) == 1 and "+" in paths[0]:  # one flow over all of them: its own records do not tell them apart
-        rates_bps, rtts_s = (
-            _of_links(runs[0].conditions, *each) for each in (("rate", parse_rate), ("rtt", parse_time))
-        )
+    topology = runs[0].spec.topology
+    if len(paths) == 1 and paths[0] not in topology.paths:
+        # one flow over several paths: its own records do not tell them apart
+        rates_bps = [link.rate_bps for link in topology.links.values()]
+        rtts_s = [2 * link.delay_s for link in topology.links.values()]
     for what, values, formatted, most in (
         ("payloads", carried, format_size, 1 / ALIKE),
         ("round trips", list(shakes.values()), format_time, SAME_PATH),
@@ -148,12 +148,6 @@ def _check_paths(
             ends = f"{formatted(min(values))} to {formatted(max(values))}"
             lost = f"; its links counted {counted.said}, {counted.loss:.2g}" if counted else ""
             raise TooFewError(f"its paths differ ({what} of {ends}), and its model has one kind of path{lost}")
-
-
-def _of_links(conditions: Sequence[str], key: str, parse: Callable[[str], float]) -> list[float]:
-    """Return a value of each link that does not have the same as all others."""
-    pairs = (condition.split("=", 1) for condition in conditions)
-    return [parse(value) for name, value in pairs if re.fullmatch(rf"links\[\d+\]\.{key}", name)]
 
 
 def _repairs_per_loss(name: str) -> int:
@@ -178,16 +172,16 @@ def _rtt_s(store: Store, result: TransportResult) -> float:
 
 
 def _idle_s(iterations: Sequence[IterationRecord], job: str) -> float:
-    """Return the median time from the end of an iteration to the begin of the next, in one run."""
+    """Return the median time from the end of an iteration to the beginning of the next one, in one run."""
     rows = sorted((row.start_s, row.completion_s or 0.0) for row in iterations if row.job == job)
     gaps = [after - start - took for (start, took), (after, _) in pairwise(rows)]
     return max(float(np.median(gaps)), 0.0) if gaps else 0.0
 
 
 def _packet_bytes(name: str, flows: Sequence[FlowRecord]) -> int:
-    """Return the size of full packets, from how many a flow needed that sent nothing twice.
+    """Return the size of full packets, from the number of packets of a flow that sent nothing twice.
 
-    Of several trips, the last one's record has the packets of all.
+    Where there are several trips, the record of the last one has the packets of all.
     """
     trips = 1 + max(flow.trip for flow in flows)
     sent = [flow for flow in flows if flow.packets] or list(flows)

@@ -6,10 +6,10 @@ import pytest
 
 from bicoastal.emulation.registry import BackendRegistry
 from bicoastal.experiments.analysis.comparison import TransportResult, compare
-from bicoastal.experiments.extrapolation.fitting.fit import fit
-from bicoastal.experiments.extrapolation.fitting.measured import TooFewError, measure
+from bicoastal.experiments.extrapolation.fitting.loss_fit import fit
+from bicoastal.experiments.extrapolation.fitting.messages import TooFewError, measure
 from bicoastal.experiments.extrapolation.tails.models import B4, RDMA_SR
-from bicoastal.experiments.runs.runner import World, plan, run_all
+from bicoastal.experiments.runs.runner import Registries, plan, run_all
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.overrides import parse_override
 from bicoastal.experiments.scenario.scenario import load_scenario
@@ -27,7 +27,7 @@ def run(
     iterations: int = 30,
 ) -> Mapping[str, TransportResult]:
     """Run coast-to-coast with these changes, and return what all runs of the store say of each transport."""
-    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
+    world = Registries(backends=BackendRegistry.installed(), transports=Registry.installed())
     texts = [*SMALL, f"scenario.iterations={iterations}", *changes]
     scenario = load_scenario("coast-to-coast", world.transports, [parse_override(text) for text in texts])
     run_all(plan(scenario, backend="sim", transports=transports, seeds=seeds), store, world, workers=0)
@@ -79,6 +79,18 @@ def test_bursts_are_known_by_the_links_loss_process(tmp_path: Path) -> None:
         assert seen.counted.processes == ("GilbertElliott",)
         assert seen.counted.unevenness > 5
         assert fit(seen, RDMA_SR).loss_high < seen.counted.loss
+
+
+def test_bursts_are_known_on_more_links_than_a_report_lists(tmp_path: Path) -> None:
+    bursts = "{ model = 'gilbert-elliott', mean_loss = 1e-3, mean_burst = 10 }"
+    changes = ["links.count=250", "links.loss=0", f"links[249].loss={bursts}", "allreduce.shard='250 kB'"]
+    with Store(tmp_path) as store:
+        seen = measure(store, run(store, ["rdma-sr"], changes, iterations=3)["rdma-sr"])
+        (row,) = store.runs()
+    assert any(each.startswith("others=") for each in row.conditions)
+    assert seen.counted is not None
+    assert seen.counted.processes == ("GilbertElliott",)
+    assert seen.counted.in_bursts
 
 
 def test_runs_of_two_versions_of_a_scenario_are_not_taken_together(tmp_path: Path) -> None:

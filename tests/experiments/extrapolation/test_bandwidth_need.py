@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from bicoastal.experiments.extrapolation.assumptions import Assumptions
-from bicoastal.experiments.extrapolation.exposure import least_wan_bps
-from bicoastal.experiments.extrapolation.sizing import (
+from bicoastal.experiments.extrapolation.bandwidth_need import (
     Path,
     Question,
     allowed_s,
@@ -16,6 +15,7 @@ from bicoastal.experiments.extrapolation.sizing import (
     need,
     step_share,
 )
+from bicoastal.experiments.extrapolation.exposure import least_wan_bps
 from bicoastal.experiments.extrapolation.tails.model import TailModel
 from bicoastal.experiments.extrapolation.tails.models import ADAPTIVE, B4, FEC, RDMA_GBN, RDMA_SR, RENO
 from bicoastal.experiments.scenario.deployment import load_deployment

@@ -1,18 +1,19 @@
-"""What measured runs say of a deployment's slowest message: a transport's tail model, fitted and put to the test.
+"""A transport's tail model, fitted to measured messages and tested against them.
 
-A tail of millions cannot be read off a hundred measured messages: without a model there is no figure. One is fitted to
-them: path and packets are taken from the records, and what is sought is the loss per packet under which the model makes
-the measured completions most likely. The likelihood's ratio gives an interval (Wilks: twice the logarithm is
-chi-squared). Two tests follow, and a model that fails either supports nothing. One is the largest distance between the
-two distributions (Dvoretzky, Kiefer, Wolfowitz, with the constant of Massart, Annals of Probability 18(3), 1990), times
-as measured against times as the model has them. The other is the slowest message: whatever the dependence, one of n is
-later than the model's quantile of 1 - p / n with probability p at most (the union bound). Both allow each of the
-model's times to be off by `TIME_APART`, as its own trials do.
+A hundred measured messages do not show the slowest of millions, so a model has to. Path and packets are taken from the
+records. The fit seeks the loss per packet under which the model makes the measured completions most likely. The ratio
+of likelihoods gives an interval (Wilks: twice the logarithm is chi-squared).
 
-Where the links counted what they lost, that comes first (`counted`). Completions that take more loss than was counted
-have another cause, such as a late machine, and support nothing. Independent losses are taken as they were counted, or
-from the completions where these tell more closely. Of losses in bursts a model takes the independent loss that delays
-as many messages: a burst is repaired together, so it is less than what was counted.
+Two tests follow. A model that fails one of them supports nothing. The first is the largest distance between the two
+distributions of completions, measured and modelled (Dvoretzky, Kiefer, Wolfowitz, with the constant of Massart, Annals
+of Probability 18(3), 1990). The second is the slowest message. For any dependence, one of n is later than the model's
+quantile of 1 - p / n with probability p at most (the union bound). Both tests allow each of the model's times an error
+of `TIME_APART`, as the model's own trials do.
+
+Where the links counted what they lost, the counts come first (`link_counts`). Completions that need more loss than was
+counted have another cause, such as a late machine, and support nothing. Independent losses are taken from the counts,
+or from the completions where their interval is narrower. For losses in bursts the model takes the independent loss that
+delays as many messages. It is less than what was counted, because a burst is repaired at once.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bicoastal.experiments.extrapolation.fitting.counted import Counted
-from bicoastal.experiments.extrapolation.fitting.measured import Measured, TooFewError
+from bicoastal.experiments.extrapolation.fitting.link_counts import Counted
+from bicoastal.experiments.extrapolation.fitting.messages import Measured, TooFewError
 from bicoastal.experiments.extrapolation.tails.model import Array, Crossing, TailModel
 from bicoastal.experiments.extrapolation.tails.slowest import Dependence, Fleet, slowest_s
 from bicoastal.experiments.extrapolation.tails.trials import TIME_APART
@@ -36,8 +37,8 @@ FINE_GAP = 0.1  # between two distributions: what a good test of a model tells a
 APART = 1.5  # a model's own error: up to so many times the counted loss its fit may be off
 LEAST_LOSS, MOST_LOSS, PER_DECADE = 1e-9, 0.05, 2
 HOPELESS = 12.0  # below the largest log-likelihood: more loss is not tried any more
-BINS, MOST_SOONER = 12, 48  # of a round trip each, from the fastest message on; and from the bound up to there
-AT_ONCE = 512  # completions whose shares are looked up together, which takes an array of them by a model's knots
+BINS, MOST_SOONER = 12, 48  # of a round trip each: after the fastest message, and between the bound and that message
+AT_ONCE = 512  # completions whose shares are looked up together; the array has them by the model's knots
 TCP_SAMPLES = 768  # flows: enough for shares of a hundred measured messages
 
 Source = Literal["counted", "completions"]
@@ -47,10 +48,9 @@ Source = Literal["counted", "completions"]
 class Fit:
     """A model fitted: loss per packet with its 95 % interval, and how far the distributions are apart.
 
-    source: what that loss is from: the links' counts, or the completions, which it then explains best. independent: how
-    many messages, or connections of a TCP, are independent of one another. gap: largest difference of the two
-    distributions, times of the model up to `TIME_APART` off; allowed_gap: what chance explains. reason: why it supports
-    nothing, or empty.
+    source: where that loss is from, the links' counts or the completions. independent: how many messages, or
+    connections of a TCP, are independent of one another. gap: the largest difference of the two distributions, with an
+    error of `TIME_APART` allowed. allowed_gap: what chance explains. reason: why the fit supports nothing, or empty.
     """
 
     measured: Measured
@@ -66,19 +66,19 @@ class Fit:
 
     @property
     def enough(self) -> int:
-        """As many independent messages, or connections, as tell a model that is `FINE_GAP` off from a right one."""
+        """The number of independent messages, or connections, that shows an error of `FINE_GAP` in a model."""
         return ceil(log(2 / ALARM) / (2 * FINE_GAP**2))
 
 
 def fit(measured: Measured, model: TailModel) -> Fit:
     """Return the loss per packet under which `model` explains the measured completions best.
 
-    A TCP's connections are as old in that as they were; what is predicted for a training is of settled ones. What one
-    of them has lost shows in many of its messages, so no more of those are independent than there are connections.
+    The model's TCP connections are as old as the measured ones; predictions for a training are for settled ones. A loss
+    shows in many later messages of its connection, so only as many messages are independent as there are connections.
     """
     asked, independent, least = model, len(measured.completions_s), 1e-12
     if isinstance(model, Tcp):
-        least = 1 / (2 * TCP_SAMPLES)  # what no sample does may still be
+        least = 1 / (2 * TCP_SAMPLES)  # what no sample shows may still happen
         model = replace(model, samples=TCP_SAMPLES, settled=False, history=measured.iterations - 1)
         independent = measured.connections
     values = np.sort(measured.completions_s)

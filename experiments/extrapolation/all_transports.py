@@ -1,13 +1,13 @@
-"""The answers of `bicoastal size`: what each transport needs, at a loss that is given or that its runs show."""
+"""The WAN rate that each of several transports needs, at a loss that is given or that its runs show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bicoastal.experiments.analysis.comparison import compare_runs
-from bicoastal.experiments.extrapolation.fitting.fit import Fit, fit
-from bicoastal.experiments.extrapolation.fitting.measured import TooFewError, measure
-from bicoastal.experiments.extrapolation.sizing import Need, Question, at, need
+from bicoastal.experiments.extrapolation.bandwidth_need import Need, Question, at, need
+from bicoastal.experiments.extrapolation.fitting.loss_fit import Fit, fit
+from bicoastal.experiments.extrapolation.fitting.messages import TooFewError, measure
 from bicoastal.experiments.extrapolation.tails.models import MODELS, SAME_ALGORITHM, NoModelError, model_of
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.tables import ScenarioError, shown
@@ -15,9 +15,9 @@ from bicoastal.experiments.scenario.tables import ScenarioError, shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One transport's answer. measured: None where the loss was given. low, high: at the ends of its interval.
+    """One transport's need. measured: None where the loss was given. low, high: at the ends of the loss's interval.
 
-    found is None where the measurements support nothing, for `refused`.
+    found: None where the measurements support nothing; `refused` says why.
     """
 
     transport: str
@@ -42,9 +42,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """All transports' answers to one question. of_runs: the losses were measured, not given.
+    """The needs of all transports for one question. of_runs: the losses were measured, not given.
 
-    setups: of how many set-ups the runs are, where those of each transport are of one.
+    setups: the number of set-ups of the runs, where each transport's runs are of one.
     """
 
     question: Question
@@ -55,7 +55,7 @@ class Sizing:
 
     @property
     def dearest_bps(self) -> float | None:
-        """The largest cross-country capacity that one of the transports needs, of those that any suffices for."""
+        """The largest cross-country capacity that one of the transports needs; no rate is enough for the others."""
         return max(
             (row.found.aggregate_bps for row in self.rows if row.found and row.found.aggregate_bps), default=None
         )

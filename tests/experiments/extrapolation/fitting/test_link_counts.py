@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from bicoastal.emulation.records import FlowRecord, LinkRecord
-from bicoastal.experiments.extrapolation.fitting.counted import Counted, count, poisson_interval, processes_of
-from helpers.small_runs import link_record
+from bicoastal.experiments.extrapolation.fitting.link_counts import Counted, count, poisson_interval, processes_of
+from bicoastal.wan.loss import Bernoulli, GilbertElliott, NoLoss, TailOfBurst
+from bicoastal.wan.topology import LinkSpec, Site, Topology
+from helpers.small_runs import link_record, plane, planes
 
 LINK = link_record(packets=10_000, bytes=90_000_000, delivered=10_000)
 FLOW = FlowRecord(
@@ -28,10 +30,17 @@ FLOW = FlowRecord(
     rejected=0,
 )
 BACK = replace(LINK, direction="east>west")
+TOPOLOGY = planes(plane())
+BURSTS = GilbertElliott(good_to_bad=5e-5, bad_to_good=0.1)
 
 
-def counted(links: list[LinkRecord], flows: list[FlowRecord] | None = None, repairs_per_loss: int = 1) -> Counted:
-    found = count([links], flows or [FLOW] * 10, [], repairs_per_loss=repairs_per_loss)
+def counted(
+    links: list[LinkRecord],
+    flows: list[FlowRecord] | None = None,
+    repairs_per_loss: int = 1,
+    topology: Topology = TOPOLOGY,
+) -> Counted:
+    found = count([links], flows or [FLOW] * 10, [topology], repairs_per_loss=repairs_per_loss)
     assert found is not None
     return found
 
@@ -64,13 +73,19 @@ def test_full_queues_may_or_may_not_be_the_paths_own_loss() -> None:
 
 
 def test_a_packet_over_two_links_counts_once_and_its_losses_add_up() -> None:
-    ways = ["west>middle", "middle>east", "east>middle", "middle>west"]
-    found = counted([replace(LINK, link=way[:4], direction=way, lost=5) for way in ways])
+    ends = {"near": ("west", "middle"), "far": ("middle", "east")}
+    topology = Topology(
+        sites=[Site(name=name) for name in ("west", "middle", "east")],
+        links=[LinkSpec(name=name, a=a, b=b, rate_bps=1e9, delay_s=0.01) for name, (a, b) in ends.items()],
+        paths=[],
+    )
+    ways = [(name, way) for name, (a, b) in ends.items() for way in (f"{a}>{b}", f"{b}>{a}")]
+    found = counted([replace(LINK, link=name, direction=way, lost=5) for name, way in ways], topology=topology)
     assert (found.packets, found.lost) == (20_000, 20)
 
 
 def test_nothing_is_known_where_nothing_counted() -> None:
-    assert count([[]], [FLOW], [], repairs_per_loss=1) is None
+    assert count([[]], [FLOW], [TOPOLOGY], repairs_per_loss=1) is None
 
 
 def flows_of(losses: list[int], repairs_per_loss: int) -> list[FlowRecord]:
@@ -104,17 +119,19 @@ def test_bursts_show_in_what_the_two_directions_of_a_link_lost() -> None:
     assert not counted([replace(LINK, lost=30), replace(BACK, lost=25)]).in_bursts
 
 
-def test_a_kind_of_loss_that_is_none_of_independent_ones_is_named() -> None:
-    conditions = [
-        "links.rtt=60 ms",
-        "links[0].loss=GilbertElliott(good_to_bad=5e-05, bad_to_good=0.1)",
-        "links[1].loss=1e-4",
-        "links[2].loss_back=TailOfBurst(packets=1)",
-        "links.loss_back=–",
-        "jobs.loss=Nothing",
-    ]
-    assert processes_of(conditions) == ("GilbertElliott", "TailOfBurst")
-    found = count([[LINK, BACK]], [FLOW], conditions, repairs_per_loss=0)
-    assert found is not None
+def test_a_kind_of_loss_that_is_not_independent_is_named() -> None:
+    topology = planes(
+        plane("plane0", loss=BURSTS),
+        plane("plane1", loss=Bernoulli(probability=1e-4)),
+        plane("plane2", loss=NoLoss(), loss_back=TailOfBurst(packets=1)),
+    )
+    assert processes_of([topology]) == ("GilbertElliott", "TailOfBurst")
+    found = counted([LINK, BACK], [FLOW], 0, topology)
     assert found.in_bursts
     assert found.said_of_bursts == "by GilbertElliott, TailOfBurst"
+
+
+def test_bursts_are_seen_on_the_last_of_many_links() -> None:
+    links = [plane(f"plane{number}", loss=Bernoulli(probability=1e-4)) for number in range(249)]
+    topology = planes(*links, plane("plane249", loss=BURSTS))
+    assert counted([LINK, BACK], [FLOW], 0, topology).processes == ("GilbertElliott",)
