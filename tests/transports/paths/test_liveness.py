@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bicoastal.transports.multipath.sounding import ROUNDS
-from bicoastal.transports.paths.liveness import LEAST_INTERVAL_S, PATIENCE_FOR_PATHS_S, TRIES
+from bicoastal.transports.multipath.health_policies import LEAST_INTERVAL_S, PATIENCE_FOR_PATHS_S, TRIES
 from helpers.quic_pair import RTT_S, Departure, QuicPair
 
 MESSAGE = Random(1).randbytes(1_000_000)
