@@ -12,9 +12,9 @@ from bicoastal.transports.b4.parameters import (
     job_of,
 )
 from bicoastal.transports.base import Endpoint, EndpointContext, Pacer
+from bicoastal.transports.paced.paced_sender import PacedSender
 from bicoastal.transports.paced.receiver import Receiving, SelectiveReceiver
-from bicoastal.transports.paced.sender import SelectiveSender
-from bicoastal.transports.paced.sending import Sending
+from bicoastal.transports.paced.selective_sender import SelectiveSender
 from bicoastal.transports.rdma.endpoints import GoBackSender, InOrderReceiver, TimeoutSender
 from bicoastal.transports.registry import TransportSpec
 
@@ -36,7 +36,9 @@ def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent 
     )
 
 
-def _endpoint(context: EndpointContext, parameters: PacedParameters, sender: Sending, receiver: Receiving) -> Endpoint:
+def _endpoint(
+    context: EndpointContext, parameters: PacedParameters, sender: PacedSender, receiver: Receiving
+) -> Endpoint:
     agent = _agent(context, parameters)
     return B4Endpoint(
         context, sender=sender, receiver=receiver, agent=agent, rate_bps=parameters.rate_bps or INITIAL_BPS

@@ -25,7 +25,7 @@ from bicoastal.transports.multipath.fec_wire import (
 )
 from bicoastal.transports.multipath.health_policies import FEC_HEALTH
 from bicoastal.transports.multipath.sounding import Sounding, SpreadMeter
-from bicoastal.transports.paths.health import Belief
+from bicoastal.transports.paths.health import Belief, PathHealth
 from bicoastal.transports.paths.path_set import PathSet, sum_counters, sum_samples
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
@@ -96,7 +96,7 @@ class FecEndpoint(Endpoint):
             for view in context.paths
         ]
         self._names = [view.name for view in context.paths]
-        self._paths = PathSet(self._links, FEC_HEALTH)
+        self._paths = PathSet([PathHealth(FEC_HEALTH, link) for link in self._links])
         self._coded = [
             CodedPath(link, health, parameters.initial_loss)
             for link, health in zip(self._links, self._paths.healths, strict=True)

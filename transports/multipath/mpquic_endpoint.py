@@ -11,7 +11,7 @@ from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointCont
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from bicoastal.transports.multipath.health_policies import MPQUIC_HEALTH
 from bicoastal.transports.multipath.mpquic_messages import Assembler, Outbox
-from bicoastal.transports.paths.health import Belief
+from bicoastal.transports.paths.health import Belief, PathHealth
 from bicoastal.transports.paths.path_set import PathSet, sum_counters, sum_samples
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
@@ -49,7 +49,7 @@ class MpQuicEndpoint(Endpoint):
         self._timers = [INFINITY] * len(self._links)
         self._touched: set[int] = set()  # paths on which something has happened since they were last asked
         self._news = True  # all are to be asked
-        self._paths = PathSet(self._links, MPQUIC_HEALTH)
+        self._paths = PathSet([PathHealth(MPQUIC_HEALTH, link) for link in self._links])
         self._outbox = Outbox()
         self._assembler = Assembler()
         self._after_idle = parameters.after_idle

@@ -221,7 +221,7 @@ class PathHealth:
         """Take note that something genuine arrived at `heard_s`; return the belief that this ends, None if none."""
         self.heard_s = heard_s
         before = self.belief
-        if before is Belief.UP or self.failed or (before is not Belief.NEVER_HEARD and heard_s <= self.since_s):
+        if before is Belief.UP or self.failed or (before is not Belief.NEVER_HEARD and heard_s < self.since_s):
             return None
         if heard_s == -INFINITY:
             return None

@@ -3,27 +3,27 @@
 from collections.abc import Iterable, Sequence
 
 from bicoastal.transports.base import Counters, Sample
-from bicoastal.transports.paths.health import Belief, HealthPolicy, PathHealth, PathRecord
+from bicoastal.transports.paths.health import Belief, PathHealth
 from bicoastal.wan.units import INFINITY
 
 
 class PathSet:
     """The health of all paths of a connection, and what follows from one path for the others.
 
-    Paths are named by their index in `records`. healths: of each path. unsettled: indices of paths for which `advance`
+    Paths are named by their index in `healths`; all have one policy. unsettled: indices of paths for which `advance`
     is to be called, because not all that precedes their first message is done. failures: why a path has ended, by
     index. begun: the connection may carry messages. probe_at_s: when `due_probes` is to be called (inf: no probe).
     """
 
-    def __init__(self, records: Sequence[PathRecord], policy: HealthPolicy) -> None:
-        self.healths = tuple(PathHealth(policy, record) for record in records)
-        self.unsettled = set(range(len(records)))
+    def __init__(self, healths: Sequence[PathHealth]) -> None:
+        self.healths = tuple(healths)
+        self.unsettled = set(range(len(self.healths)))
         self.failures: dict[int, str] = {}
         self.begun = False
         self.probe_at_s = INFINITY
-        self._policy = policy
+        self._policy = self.healths[0].policy
         self._waits_until_s = INFINITY
-        self._others_probed = len(records) == 1  # it has no others
+        self._others_probed = len(self.healths) == 1  # it has no others
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
@@ -70,6 +70,16 @@ class PathSet:
                 self.healths[index].since_s = now
             self.begin_probing(index, now, interval_s)
 
+    @property
+    def any_ready(self) -> bool:
+        """Tell whether the handshake is over on any path."""
+        return any(health.ready for health in self.healths)
+
+    @property
+    def none_up(self) -> bool:
+        """Tell whether no path is believed to be up."""
+        return not any(health.belief is Belief.UP for health in self.healths)
+
     def begins(self, now: float) -> bool:
         """Tell, once, that the connection may carry messages.
 
@@ -99,7 +109,7 @@ class PathSet:
     def on_heard(self, index: int, heard_s: float) -> Belief | None:
         """Take note that a path was last heard at `heard_s`; return the belief that this ends, None if none."""
         before = self.healths[index].on_heard(heard_s)
-        if before is Belief.DOWN or before is Belief.SUSPECT:
+        if before is Belief.DOWN or (before is Belief.SUSPECT and self._policy.probing.of_suspects):
             self.end_probing(index)
         return before
 
@@ -154,7 +164,7 @@ class PathSet:
 
     def due_probes(self, now: float, *, idle: bool = False) -> list[int]:
         """Return the indices of the paths that are to be probed now. idle: nothing waits to be sent."""
-        alone = not any(health.belief is Belief.UP for health in self.healths)
+        alone = self.none_up
         due = [
             index
             for index, health in enumerate(self.healths)
