@@ -18,7 +18,7 @@ from bicoastal.transports.multipath.fec_wire import (
     ControlReader,
     Done,
     FecProtocolError,
-    Missing,
+    MissingSymbols,
     encode_control,
     is_sounding,
     sounding_index,
@@ -30,7 +30,7 @@ from bicoastal.transports.paths.path_set import PathSet, sum_counters, sum_sampl
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
 from bicoastal.transports.quic.link import QuicLink
-from bicoastal.wan.checks import check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.wan.checks import FieldError, check_not_negative, check_positive, check_probability, check_whole
 from bicoastal.wan.units import INFINITY
 
 
@@ -130,7 +130,7 @@ class FecEndpoint(Endpoint):
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         """Queue a message. See `Endpoint.send_message`."""
         if not 0 <= message_id <= MAX_MESSAGE_ID:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
         if not self._paths.begun or self._failed:
             self._waiting.append((message_id, data))
             return
@@ -258,7 +258,7 @@ class FecEndpoint(Endpoint):
             self._receiver.on_announcement(frame, now)
         elif isinstance(frame, Done):
             self._sender.on_done(frame.number)
-        elif isinstance(frame, Missing):
+        elif isinstance(frame, MissingSymbols):
             self._sender.on_missing(frame, now)
         else:
             self._soundings[path_id].on_spread(frame)

@@ -21,7 +21,7 @@ from bicoastal.transports.multipath.fec_wire import (
     SOUNDING_BLOCK,
     SYMBOL_HEADER,
     ControlFrame,
-    Missing,
+    MissingSymbols,
     announcement_bytes,
 )
 from bicoastal.transports.paths.health import Belief
@@ -264,7 +264,7 @@ class FecSender:
 
         return min(usable, key=landing_s)
 
-    def on_missing(self, missing: Missing, now: float) -> None:
+    def on_missing(self, missing: MissingSymbols, now: float) -> None:
         """Take the receiver's word of what blocks miss. What is under way may already be the answer."""
         message = self._messages.get(missing.number)
         if message is None or missing.serial <= self._last_serial:

@@ -17,6 +17,7 @@ from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
 from bicoastal.transports.quic.link import QuicLink
 from bicoastal.transports.quic.path import Symbol
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 
@@ -62,7 +63,7 @@ class MpQuicEndpoint(Endpoint):
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         """Queue a message. See `Endpoint.send_message`."""
         if not 0 <= message_id <= MAX_MESSAGE_ID:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
         if self._outbox.idle:
             for link in self._links:
                 link.begin_burst(now, len(data) // len(self._links), after_idle=self._after_idle)

@@ -12,6 +12,7 @@ from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, LAST, Data, 
 from bicoastal.transports.paths.health import Belief
 from bicoastal.transports.paths.path_set import PathSet
 from bicoastal.transports.stream import OutgoingStream
+from bicoastal.wan.checks import FieldError
 
 _new = tuple.__new__
 
@@ -40,7 +41,7 @@ class PacedSender(ABC):
         self.path_set = PathSet([path.health for path in self.paths])
         self.room_bytes = min(view.mtu_bytes for view in views) - DATA_OVERHEAD_BYTES
         if self.room_bytes < 1:
-            raise ValueError(f"mtu_bytes: {min(view.mtu_bytes for view in views)} leaves no room for data")
+            raise FieldError("mtu_bytes", f"{min(view.mtu_bytes for view in views)} leaves no room for data")
         self.carriers: list[PacedPath] = []  # the paths that carry data: those that are up, else those that may be
         self.stream = OutgoingStream()
         self.token = 0

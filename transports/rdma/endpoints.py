@@ -13,6 +13,7 @@ from bicoastal.transports.paced.paced_path import MissingPacket, PacedPath
 from bicoastal.transports.paced.paced_sender import PacedSender, PieceSender
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, LAST, MAX_U32, NAK, Data, Report
 from bicoastal.transports.paced.receiver import Reassembly
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 CONSTANT, MAX_BACKOFFS = 3, 8  # timeouts without an answer before the first that is longer, and longer ones
@@ -152,7 +153,7 @@ class GoBackSender(PacedSender):
     def __init__(self, views: Sequence[PathView], *, rto_rtts: float, give_up_s: float) -> None:
         super().__init__(views, give_up_s=give_up_s)
         if len(views) != 1:
-            raise ValueError(f"paths: go-back-N keeps to one, not {len(views)}")
+            raise FieldError("paths", f"go-back-N uses one, not {len(views)}")
         self._path = self.paths[0]
         self._rto_rtts = rto_rtts
         self._first = 0  # number of the oldest piece that is not acknowledged
