@@ -1,4 +1,4 @@
-"""One end of a connection: handshake, the sending and the receiving half, and the agent that speaks for it."""
+"""One end of a connection: handshake, sender, receiver, and the agent that asks for its rates."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -151,7 +151,7 @@ class B4Endpoint(Endpoint):
         return at
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Serve the timers of the agent and of the sender that have expired."""
         self._timer = None
         if self._dead:
             return

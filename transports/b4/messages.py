@@ -2,7 +2,7 @@
 
 Each message tells its sender's whole state, so that losing one costs nothing but time, and sending one twice nothing
 at all. An agent's is numbered; a controller's grant says which of them it answers. `instance` and `epoch` are random
-numbers of the process: who has been restarted begins with 1 again under another one.
+numbers of the process: a process that restarts draws another one and counts from 1 again.
 
 In the simulator messages travel as they are; `bytes(message)` encodes, `decode` parses.
 """

@@ -36,7 +36,7 @@ def is_sounding(octets: bytes) -> bool:
 
 
 def sounding_index(octets: bytes) -> int:
-    """Return the how manyth of its sounding a DATAGRAM frame is."""
+    """Return the place of a DATAGRAM frame among the packets of its sounding."""
     return int(SYMBOL_HEADER.unpack_from(octets)[2])
 
 

@@ -66,7 +66,7 @@ class PacedSender(ABC):
 
     @abstractmethod
     def on_timer(self, now: float) -> None:
-        """Do what is due besides sending."""
+        """Serve the timers that have expired, except for sending."""
 
     def begin(self, now: float) -> None:
         """The handshake is over."""

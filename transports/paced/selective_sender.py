@@ -1,10 +1,10 @@
-"""The sender of b4: many paths, each paced at its rate; gaps are repaired as soon as they are reported.
+"""Selective repeat over many paths, each paced at its rate; gaps are repaired as soon as they are reported.
 
 - A repair goes ahead of new data. It is a packet with a number of its own, so losing it shows like any other loss.
 - When nothing new is left, the last pieces are sent a second time, over another path where there is one, and so are
   repairs: no single loss at the tail costs more than a round trip, and none waits for a timer.
-- What is still unanswered a round trip later, and a little, is asked about by a probe. A path whose answers stay out
-  while it should be bringing many is taken to be dead: what was on its way there goes over the others.
+- A probe asks for what is unanswered after a round trip and a margin. A path from which several answers are late is
+  down: other paths carry what was on its way there.
 - A gap that turns out to be reordering teaches the path to wait that long before it repairs (as RFC 8985 §3.3.2 does).
 """
 
@@ -92,7 +92,7 @@ class SelectiveSender(PieceSender):
         path.sure_losses += len(settled)
         if path.sure_losses >= REORDERING_PERSISTS:
             path.sure_losses, path.reordering_s = 0, 0.0
-            for late in path.missing.values():  # nobody would look at these again: without patience they are lost
+            for late in path.missing.values():  # without patience they are lost at once, and no timer judges them again
                 if not late.lost:
                     late.lost = True
                     self._lose(late.piece)
