@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from bicoastal.transports.multipath.health_policies import LEAST_INTERVAL_S, PATIENCE_FOR_PATHS_S, TRIES
 from bicoastal.transports.multipath.sounding import ROUNDS
-from bicoastal.transports.paths.liveness import LEAST_INTERVAL_S, PATIENCE_FOR_PATHS_S, TRIES
-from helpers.quic_pair import RTT_S, Departure, QuicPair
+from helpers.quic_pair import RTT_S, Departure, QuicPair, bottleneck
 
 MESSAGE = Random(1).randbytes(1_000_000)
 RATE_BPS = 1e9
@@ -28,18 +28,6 @@ def burst(count: int, hit: Callable[[Departure], bool]) -> Callable[[Departure],
     return lose
 
 
-def bottleneck() -> Callable[[Departure], float]:
-    """Return a `late` that lets each direction of each path carry `RATE_BPS`, behind a queue without end."""
-    idle_s: dict[tuple[str, int], float] = {}
-
-    def late(departure: Departure) -> float:
-        key = departure.role, departure.path_id
-        idle_s[key] = max(idle_s.get(key, 0.0), departure.at_s) + 8 * len(departure.payload) / RATE_BPS
-        return idle_s[key] - departure.at_s
-
-    return late
-
-
 def shares(pair: QuicPair, number: int) -> list[float]:
     """Carry a message; return what went over each path, as a share of what the busiest one had."""
     begun_s = pair.now
@@ -53,7 +41,7 @@ def shares(pair: QuicPair, number: int) -> list[float]:
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_burst_in_one_paths_handshake_costs_a_round_trip_per_packet(transport: str, role: str, after: int) -> None:
     lose = burst(BURST, lambda d: (d.role, d.path_id) == (role, 2) and d.number >= after)
-    pair = QuicPair(transport, paths=4, lose=lose, late=bottleneck())
+    pair = QuicPair(transport, paths=4, lose=lose, late=bottleneck(RATE_BPS))
     rounds = BURST + 4 if transport == "mpquic" else ROUNDS + 2  # which are for the sounding
     assert max(pair.connected.values()) < rounds * RTT_S
     if after == 0:
@@ -62,7 +50,7 @@ def test_a_burst_in_one_paths_handshake_costs_a_round_trip_per_packet(transport:
 
 @both
 def test_a_dark_path_is_waited_for_so_long_and_asked_so_often(transport: str) -> None:
-    pair = QuicPair(transport, paths=4, lose=lambda d: d.path_id == 0, late=bottleneck())
+    pair = QuicPair(transport, paths=4, lose=lambda d: d.path_id == 0, late=bottleneck(RATE_BPS))
     assert max(pair.connected.values()) < PATIENCE_FOR_PATHS_S + 4 * RTT_S
     pair.run_for(60.0)
     asked = [d.at_s for d in pair.sent("client", 0)]
@@ -79,10 +67,10 @@ def test_a_dark_path_is_waited_for_so_long_and_asked_so_often(transport: str) ->
 @both
 def test_siblings_of_a_like_length_are_not_asked(transport: str) -> None:
     delays_s = 0.030, 0.031, 0.040
-    together = QuicPair(transport, paths=3, delays_s=delays_s, late=bottleneck())
+    together = QuicPair(transport, paths=3, delays_s=delays_s, late=bottleneck(RATE_BPS))
     together.run_for(2.0)
     for path_id, delay_s in enumerate(delays_s):
-        alone = QuicPair(transport, delays_s=(delay_s,), late=bottleneck())
+        alone = QuicPair(transport, delays_s=(delay_s,), late=bottleneck(RATE_BPS))
         alone.run_for(2.0)
         for role in ("client", "server"):
             assert len(together.sent(role, path_id)) == len(alone.sent(role))
@@ -97,7 +85,7 @@ def test_longer_siblings_of_very_short_paths_are_given_time(transport: str) -> N
 
 @both
 def test_a_path_whose_last_acknowledgements_were_lost_is_back_before_the_next_message(transport: str) -> None:
-    pair = QuicPair(transport, paths=4, late=bottleneck(), initial_window=200)
+    pair = QuicPair(transport, paths=4, late=bottleneck(RATE_BPS), initial_window=200)
     for number in range(3):
         pair.carry(MESSAGE, number)
         pair.run_for(2.0)

@@ -1,10 +1,11 @@
 """One path as a sender sees it: its pace, what is on its way, and whether it still answers."""
 
 from collections import deque
-from enum import Enum
 
 from bicoastal.transports.base import PathView
+from bicoastal.transports.paced.health_policy import PACED_HEALTH
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, Report
+from bicoastal.transports.paths.health import PathHealth
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.wan.units import INFINITY
 
@@ -26,11 +27,11 @@ class Piece:
         self.path_id = -1  # that it was last sent on
 
 
-Flight = tuple[Piece | None, float]
+SentPacket = tuple[Piece | None, float]
 """What a packet carries (None: nothing, it only asks for a report), and when it departs."""
 
 
-class Missing:
+class MissingPacket:
     """A packet that a report passed over: reordered until `lost`, kept a while longer to learn if that was wrong.
 
     overtaken: a report did pass over it; False for one that was given up because no report came.
@@ -38,22 +39,14 @@ class Missing:
 
     __slots__ = ("lost", "noticed_at", "overtaken", "piece", "sent_at")
 
-    def __init__(self, flight: Flight, noticed_at: float, *, overtaken: bool = True) -> None:
+    def __init__(self, flight: SentPacket, noticed_at: float, *, overtaken: bool = True) -> None:
         self.piece, self.sent_at = flight
         self.noticed_at = noticed_at
         self.overtaken = overtaken
         self.lost = False
 
 
-class State(Enum):
-    """UP: it answers. SUSPECT: an answer is late. DOWN: several are; it is only probed."""
-
-    UP = "up"
-    SUSPECT = "suspect"
-    DOWN = "down"
-
-
-class Lane:
+class PacedPath:
     """Pace, packet numbers, round-trip time and state of one path.
 
     rate_bps: of the link, `overhead_bytes` counted on top of each IP packet. free_at: the next departure.
@@ -69,10 +62,11 @@ class Lane:
         "_last_at",
         "_last_bytes",
         "copies",
-        "doubt",
         "expired",
         "free_at",
+        "health",
         "late_at",
+        "latest_rtt_s",
         "lookahead_s",
         "mark",
         "missing",
@@ -80,23 +74,21 @@ class Lane:
         "outstanding",
         "overhead_bytes",
         "path_id",
-        "probe_at",
-        "probes",
+        "peer_ack_delay_s",
         "rate_bps",
         "reordering_s",
         "rtt",
         "s_per_byte",
         "share",
-        "silences",
-        "since",
-        "state",
         "sure_losses",
         "told_down",
         "view",
     )
 
-    def __init__(self, view: PathView) -> None:
+    def __init__(self, view: PathView, *, ack_delay_s: float) -> None:
         self.view = view
+        self.peer_ack_delay_s = ack_delay_s
+        self.health = PathHealth(PACED_HEALTH, self)
         self.path_id = view.path_id
         self.rate_bps = 0.0
         self.overhead_bytes = 0
@@ -108,28 +100,25 @@ class Lane:
         self._last_bytes = 0
         self.next_number = 0
         self.mark = 0  # every packet below it is settled or in `missing`
-        self.outstanding: dict[int, Flight] = {}
-        self.missing: dict[int, Missing] = {}
-        self.expired: dict[int, Missing] = {}
+        self.outstanding: dict[int, SentPacket] = {}
+        self.missing: dict[int, MissingPacket] = {}
+        self.expired: dict[int, MissingPacket] = {}
         self.copies: deque[Piece] = deque()
         self.rtt = RttEstimator(min_rto_s=0.01)
+        self.latest_rtt_s = 0.0
         self.reordering_s = 0.0
-        self.late_at: float | None = None  # when an answer is late; None: to be computed again
+        self.late_at: float | None = None
         self.sure_losses = 0  # since a packet was last taken for lost that had been overtaken
-        self.state = State.DOWN
-        self.silences = 0
-        self.doubt = 0  # how often an answer has been late since a round trip was measured
-        self.since = 0.0  # of `state`
         self.told_down = False
-        self.probes = 0
-        self.probe_at = INFINITY
 
     def set_rate(self, rate_bps: float, overhead_bytes: int) -> None:
         """Pace at `rate_bps` from the very next packet on, whatever the last one was paced at."""
         self.rate_bps = rate_bps
         self.overhead_bytes = overhead_bytes
         self.s_per_byte = 8 / rate_bps if rate_bps > 0 else INFINITY
-        self.free_at = self._last_at + self._last_bytes * self.s_per_byte if self._last_bytes else 0.0
+        packet_s = self._last_bytes * self.s_per_byte if self._last_bytes else 0.0
+        self.health.packet_s = packet_s
+        self.free_at = self._last_at + packet_s if self._last_bytes else 0.0
 
     def departed(self, at: float, payload_bytes: int) -> None:
         """Take note of a departure: the next is a packet time later."""
@@ -139,6 +128,7 @@ class Lane:
         self._last_bytes = size
         self.free_at = at + gap_s
         self.lookahead_s = gap_s if gap_s < MOST_LOOKAHEAD_S else 0.0
+        self.health.packet_s, self.health.ahead_s = gap_s, self.lookahead_s
 
     @property
     def last_departure(self) -> float:
@@ -151,9 +141,28 @@ class Lane:
         return self.rtt.srtt_s if self.rtt.srtt_s is not None else UNKNOWN_RTT_S
 
     @property
-    def gap_s(self) -> float:
-        """What the last packet takes at the present pace: so much longer is a round trip that no small one measures."""
-        return self._last_bytes * self.s_per_byte if self._last_bytes else 0.0
+    def oldest_in_flight_s(self) -> float | None:
+        """When the oldest packet left that no report has covered; None: there is none."""
+        for _, sent_at in self.outstanding.values():
+            return sent_at
+        return None
+
+    def awaited(self, after_s: float, until_s: float) -> tuple[int, float, float]:
+        """Return how many outstanding packets left after `after_s` and until `until_s`, the first and the last when."""
+        count, first_s, last_s = 0, INFINITY, -INFINITY
+        for _, sent_at in self.outstanding.values():
+            if sent_at > until_s:
+                break
+            if sent_at > after_s:
+                count += 1
+                first_s, last_s = min(first_s, sent_at), sent_at
+        return count, first_s, last_s
+
+    def overdue_at(self) -> float:
+        """Return when an answer is late (inf: none is awaited); kept in `late_at`, because it is asked per packet."""
+        if self.late_at is None:
+            self.late_at = self.health.overdue_at_s()
+        return self.late_at
 
     def floor(self) -> int:
         """Return the packet number below which nothing is of interest any more."""
@@ -165,7 +174,7 @@ class Lane:
             return next(iter(self.outstanding))
         return self.next_number
 
-    def take(self, report: Report, now: float) -> tuple[list[Flight], list[Missing]]:
+    def take(self, report: Report, now: float) -> tuple[list[SentPacket], list[MissingPacket]]:
         """Settle what a report covers; return what it says has newly arrived, and what counted as lost and was not.
 
         What it passes over goes to `missing`.
@@ -178,9 +187,10 @@ class Lane:
         rtt_s = now - sent_at - report.delay_us * 1e-6
         if rtt_s > 0:
             self.rtt.sample(rtt_s, now)
-            self.doubt = 0
-        arrived: list[Flight] = []
-        mistaken: list[Missing] = []
+            self.latest_rtt_s = rtt_s
+            self.health.on_round_trip()
+        arrived: list[SentPacket] = []
+        mistaken: list[MissingPacket] = []
         if self.expired:
             self._settle_missing(self.expired, report, arrived, mistaken)
         if missing:
@@ -194,7 +204,7 @@ class Lane:
                 while at < len(gaps) and gaps[at][1] <= number:
                     at += 1
                 if number < start or (at < len(gaps) and gaps[at][0] <= number):
-                    missing[number] = Missing(flight, now)
+                    missing[number] = MissingPacket(flight, now)
                 else:
                     arrived.append(flight)
             self.mark = min(stop, self.next_number)
@@ -207,7 +217,7 @@ class Lane:
 
     @staticmethod
     def _settle_missing(
-        late_ones: dict[int, Missing], report: Report, arrived: list[Flight], mistaken: list[Missing]
+        late_ones: dict[int, MissingPacket], report: Report, arrived: list[SentPacket], mistaken: list[MissingPacket]
     ) -> None:
         gaps, at = report.gaps, 0
         for number in [number for number in late_ones if report.start <= number < report.stop]:
@@ -223,7 +233,7 @@ class Lane:
     def give_up(self, now: float) -> list[Piece]:
         """Count everything on its way as lost, and return what it carries. A report may still say otherwise."""
         for number, flight in self.outstanding.items():
-            self.missing[number] = Missing(flight, now, overtaken=False)
+            self.missing[number] = MissingPacket(flight, now, overtaken=False)
         self.late_at = None
         self.outstanding.clear()
         self.copies.clear()
