@@ -337,7 +337,7 @@ class Burst:
         judged = slow & self.hystart & (self.window + acked >= LOW_WINDOW_SEGMENTS)
         delay_s = min(max(path.rtt_s / DELAY_DIVISOR, MIN_DELAY_S), MAX_DELAY_S)
         if path.both_ways:
-            shown_after = 2 * N_SAMPLES
+            shown_after: float = 2 * N_SAMPLES
             ends = judged & ((sent - N_SAMPLES) * path.packet_s > path.rtt_s / 2 + delay_s)
         elif 2 * path.packet_s <= TRAIN_GAP_S:
             shown_after = (path.rtt_s + TRAIN_GAP_S) / 2 / path.packet_s
