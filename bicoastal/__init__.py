@@ -73,7 +73,6 @@ _HOMES = {
     "exposed_figure": "interface.deployments",
     "stages_figure": "interface.deployments",
     "Extrapolation": "interface.deployments",
-    "SizingRow": "interface.deployments",
     "DEFAULT_DEPLOYMENT": "interface.deployments",
     "DEFAULT_LOSS": "interface.deployments",
     "DEFAULT_SHARE": "interface.deployments",
@@ -83,6 +82,7 @@ _HOMES = {
     "WideArea": "experiments.extrapolation.wide_area",
     "AtScale": "experiments.extrapolation.at_scale",
     "Sizing": "experiments.extrapolation.answers",
+    "SizingRow": "experiments.extrapolation.answers",
     "Need": "experiments.extrapolation.sizing",
     "step_share": "experiments.extrapolation.sizing",
     "SCOPES": "experiments.extrapolation.tails.slowest",
@@ -226,6 +226,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bicoastal.experiments.analysis.groups import Group as Group
     from bicoastal.experiments.analysis.rounding import rounded as rounded
     from bicoastal.experiments.extrapolation.answers import Sizing as Sizing
+    from bicoastal.experiments.extrapolation.answers import SizingRow as SizingRow
     from bicoastal.experiments.extrapolation.assumptions import Assumptions as Assumptions
     from bicoastal.experiments.extrapolation.at_scale import AtScale as AtScale
     from bicoastal.experiments.extrapolation.fitting.evidence import evidence as evidence
@@ -269,7 +270,6 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bicoastal.interface.deployments import DEFAULT_LOSS as DEFAULT_LOSS
     from bicoastal.interface.deployments import DEFAULT_SHARE as DEFAULT_SHARE
     from bicoastal.interface.deployments import Extrapolation as Extrapolation
-    from bicoastal.interface.deployments import SizingRow as SizingRow
     from bicoastal.interface.deployments import exposed_figure as exposed_figure
     from bicoastal.interface.deployments import extrapolate as extrapolate
     from bicoastal.interface.deployments import load_deployment as load_deployment

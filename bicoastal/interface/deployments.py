@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bicoastal.experiments.extrapolation.answers import Row, Sizing, size_measured
+from bicoastal.experiments.extrapolation.answers import Sizing, size_measured
 from bicoastal.experiments.extrapolation.answers import size as answer
 from bicoastal.experiments.extrapolation.assumptions import Assumptions
 from bicoastal.experiments.extrapolation.computation import bubble_share
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 DEFAULT_DEPLOYMENT = "hundred-trillion"
 DEFAULT_LOSS = 1e-4
 DEFAULT_SHARE = 0.99
-SizingRow = Row
-"""One transport's answer to `size`."""
-
 SIZED_TRANSPORTS = (*(name for name in MODELS if name not in NO_TRANSPORT), *WITHOUT_MODEL)
 """The transports that `size` answers for where none is named; of some it says why it has no figure."""
 
