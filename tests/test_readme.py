@@ -1,13 +1,18 @@
 """What the README shows is run here as it stands there."""
 
+import logging
+import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import matplotlib as mpl
 import pytest
+from matplotlib.image import imread
 
 from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse
 from bicoastal.emulation.simulator import SimulatorBackend
@@ -18,9 +23,10 @@ from bicoastal.wan.allreduce import AllReduceSpec
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.topology import LinkSpec, Site, Topology
 from bicoastal.wan.topology import Path as WanPath
+from helpers.shown_code import example_transport, shown_code
 
 README = Path(__file__).parents[1] / "README.md"
-EXAMPLE, CHECK = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+EXAMPLE, CHECK, SCRIPT = example_transport(), shown_code("check_transport("), shown_code("bicoastal.run(")
 
 
 @pytest.fixture
@@ -58,6 +64,48 @@ def test_the_example_transport_resolves_by_module_and_attribute_and_carries_an_a
     record = SimulatorBackend(Registry()).run(RunSpec(name="readme", topology=topology, jobs=(job,)))
     assert record.status == "ok"
     assert all(iteration.verified for iteration in record.iterations)
+
+
+def test_the_script_has_at_most_fifteen_lines_and_writes_its_figure_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(SCRIPT.splitlines()) <= 15
+    monkeypatch.chdir(tmp_path)
+    exec(compile(SCRIPT, "README.md", "exec"), {"__name__": "__main__"})
+    assert [path.name for path in tmp_path.iterdir()] == ["adaptive-and-cubic.png"]
+    assert imread(tmp_path / "adaptive-and-cubic.png").shape[1] == 1100  # 11 inches at matplotlib's 100 dots
+    printed, told = capsys.readouterr()
+    assert [line.split()[0] for line in printed.splitlines()] == [
+        "transport", "adaptive", "cubic", "adaptive:", "cubic:",
+    ]  # fmt: skip
+    assert told == ""
+
+
+def test_the_same_in_a_notebook_prints_shows_writes_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = dict(mpl.rcParams), set(sys.modules) & {"matplotlib.pyplot"}, dict(os.environ), logging.root.handlers[:]
+    lines = [line for line in SCRIPT.splitlines() if "print(" not in line and not line.startswith("for ")]
+    cell = "\n".join(lines)
+    for shown, here in (
+        ('"coast-to-coast"', '"metro"'),  # takes less time
+        ("iterations=5", "iterations=2"),
+        ('results.figure().savefig("adaptive-and-cubic.png")', "figure = results.figure()"),
+    ):
+        assert shown in cell
+        cell = cell.replace(shown, here)
+    namespace: dict[str, Any] = {}
+    images = []
+    for _ in range(2):  # a cell is run again and again in one namespace
+        exec(compile(cell, "cell", "exec"), namespace)
+        images.append(namespace["figure"]._repr_png_())
+    assert images[0] == images[1]
+    assert images[0].startswith(b"\x89PNG")
+    after = dict(mpl.rcParams), set(sys.modules) & {"matplotlib.pyplot"}, dict(os.environ), logging.root.handlers[:]
+    assert after == before
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_commands_shown_are_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,8 @@ class WorkerProcess(Generic[Order, News]):
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                ground.enter(site, [sys.executable, "-m", module, str(theirs.fileno())]),
+                # -P: the current directory is searched only where this process searches it too
+                ground.enter(site, [sys.executable, "-P", "-m", module, str(theirs.fileno())]),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

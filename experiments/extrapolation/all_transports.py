@@ -14,8 +14,8 @@ from bicoastal.experiments.scenario.tables import ScenarioError, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One transport's need. measured: None where the loss was given. low, high: at the ends of the loss's interval.
+class SizingRow:
+    """One transport's answer. measured: None where the loss was given. low, high: at the ends of its interval.
 
     found: None where the measurements support nothing; `refused` says why.
     """
@@ -49,7 +49,7 @@ class Sizing:
 
     question: Question
     target: float | None
-    rows: tuple[Row, ...]
+    rows: tuple[SizingRow, ...]
     of_runs: bool = False
     setups: int = 1
 
@@ -66,9 +66,9 @@ def size(question: Question, names: Sequence[str], target: float | None) -> Sizi
     rows = []
     for name in names:
         try:
-            rows.append(Row(transport=name, found=need(question, model_of(name), target)))
+            rows.append(SizingRow(transport=name, found=need(question, model_of(name), target)))
         except NoModelError as error:
-            rows.append(Row(transport=name, found=None, refused=str(error)))
+            rows.append(SizingRow(transport=name, found=None, refused=str(error)))
     return Sizing(question=question, target=target, rows=tuple(rows))
 
 
@@ -96,7 +96,7 @@ def size_measured(question: Question, directory: Path, names: Sequence[str] | No
                 model = model_of(name)
                 fitted = fit(measure(store, results[name]), model)
             except (TooFewError, ValueError) as error:
-                rows.append(Row(transport=name, found=None, refused=str(error)))
+                rows.append(SizingRow(transport=name, found=None, refused=str(error)))
                 continue
             rows.append(_measured_row(question, fitted, target))
     return Sizing(
@@ -114,11 +114,11 @@ def _place(name: str) -> tuple[int, str]:
     return (list(MODELS).index(model) if model in MODELS else len(MODELS), name)
 
 
-def _measured_row(question: Question, fitted: Fit, target: float | None) -> Row:
+def _measured_row(question: Question, fitted: Fit, target: float | None) -> SizingRow:
     name = fitted.measured.transport
     if fitted.reason:
-        return Row(transport=name, found=None, refused=fitted.reason, measured=fitted)
+        return SizingRow(transport=name, found=None, refused=fitted.reason, measured=fitted)
     found, low, high = (
         need(at(question, loss=loss), fitted.model, target) for loss in (fitted.loss, fitted.loss_low, fitted.loss_high)
     )
-    return Row(transport=name, found=found, measured=fitted, low=low, high=high)
+    return SizingRow(transport=name, found=found, measured=fitted, low=low, high=high)

@@ -146,14 +146,15 @@ def _schema() -> Iterator[str]:
 class Store:
     """The results of one directory. Use it as a context manager; every error of the file is a StoreError."""
 
-    def __init__(self, directory: Path, *, writable: bool = True) -> None:
-        """Open or create the store in `directory`, which is made if need be.
+    def __init__(self, directory: Path | None, *, writable: bool = True) -> None:
+        """Open or create the store in `directory`, which is made if need be; None keeps the results in memory.
 
         writable: check now that runs can be written, not after the first one.
         """
-        self.path = directory / FILE_NAME
+        self.path = Path(":memory:") if directory is None else directory / FILE_NAME
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             raise StoreError(f"{directory}: is no directory for results ({_why(error)})") from error
         with self._faults():
