@@ -1,4 +1,4 @@
-"""What the README shows is run here as it stands there."""
+"""What the documents show is run here as it stands there."""
 
 import logging
 import os
@@ -25,7 +25,11 @@ from bicoastal.wan.topology import LinkSpec, Site, Topology
 from bicoastal.wan.topology import Path as WanPath
 from helpers.shown_code import example_transport, shown_code
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+}
 EXAMPLE, CHECK, SCRIPT = example_transport(), shown_code("check_transport("), shown_code("bicoastal.run(")
 
 
@@ -41,7 +45,7 @@ def scalable() -> Iterator[TransportSpec]:
 def test_the_example_transport_passes_the_conformance_suite_as_shown(scalable: TransportSpec) -> None:
     fewer = CHECK.replace("rng_factory=Random)", "rng_factory=Random, schedules=100)")
     assert fewer != CHECK
-    exec(compile(fewer, "README.md", "exec"), {"SCALABLE": scalable})
+    exec(compile(fewer, "adding-a-transport.md", "exec"), {"SCALABLE": scalable})
 
 
 def test_the_example_transport_resolves_by_module_and_attribute_and_carries_an_all_reduce(
@@ -109,8 +113,9 @@ def test_the_same_in_a_notebook_prints_shows_writes_and_changes_nothing(
 
 
 def test_the_commands_shown_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = re.findall(r"^    \.venv/bin/bicoastal (.*)$", README.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(shown) > 5
+    pattern = re.compile(r"^    (?:PYTHONPATH=\. )?(?:\.venv/bin/)?bicoastal (.*)$", re.MULTILINE)
+    shown = [line for text in DOCUMENTS.values() for line in pattern.findall(text)]
+    assert len(shown) > 20
     for line in shown:
         build_parser().parse_args(shlex.split(line, comments=True))
     assert capsys.readouterr().err == ""
@@ -119,11 +124,15 @@ def test_the_commands_shown_are_commands(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_the_wan_rate_hangs_on_is_what_the_command_prints(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (shown,) = re.findall(
-        r"^(    what that hangs on.*?)\n\n", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    (shown,) = re.findall(r"^(    what that hangs on.*?)\n\n", DOCUMENTS["extrapolation.md"], re.MULTILINE | re.DOTALL)
     monkeypatch.setenv("COLUMNS", "100")
     assert cli.main(["extrapolate"]) == 0
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     lines = [line.removeprefix("    ") for line in shown.splitlines()]
     assert printed[printed.index(lines[0]) :][: len(lines)] == lines
+
+
+def test_every_link_between_the_documents_leads_to_a_file() -> None:
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
