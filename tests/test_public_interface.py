@@ -174,9 +174,7 @@ def test_a_transport_that_is_an_object_of_the_script_runs_without_being_installe
 
 
 def test_a_transport_that_is_not_there_is_told_in_one_sentence() -> None:
-    with pytest.raises(
-        bicoastal.ScenarioError, match=r"^transports: there is no transport 'rino'; did you"
-    ):
+    with pytest.raises(bicoastal.ScenarioError, match=r"^transports: there is no transport 'rino'; did you"):
         bicoastal.run("metro", transports=["rino"])
 
 
