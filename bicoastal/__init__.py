@@ -81,15 +81,15 @@ _HOMES = {
     "Stage": "experiments.extrapolation.stages",
     "WideArea": "experiments.extrapolation.wide_area",
     "AtScale": "experiments.extrapolation.at_scale",
-    "Sizing": "experiments.extrapolation.answers",
-    "SizingRow": "experiments.extrapolation.answers",
-    "Need": "experiments.extrapolation.sizing",
-    "step_share": "experiments.extrapolation.sizing",
+    "Sizing": "experiments.extrapolation.all_transports",
+    "SizingRow": "experiments.extrapolation.all_transports",
+    "Need": "experiments.extrapolation.bandwidth_need",
+    "step_share": "experiments.extrapolation.bandwidth_need",
     "SCOPES": "experiments.extrapolation.tails.slowest",
     "NO_TRANSPORT": "experiments.extrapolation.tails.models",
     "SAME_ALGORITHM": "experiments.extrapolation.tails.models",
     "WITHOUT_MODEL": "experiments.extrapolation.tails.models",
-    "Fit": "experiments.extrapolation.fitting.fit",
+    "Fit": "experiments.extrapolation.fitting.loss_fit",
     "evidence": "experiments.extrapolation.fitting.evidence",
     # Is it true: published figures, and one scenario in several worlds
     "Check": "experiments.validation.checks",
@@ -165,7 +165,7 @@ _HOMES = {
     "BackendRegistry": "emulation.registry",
     "UnknownBackendError": "emulation.registry",
     "check_backend": "emulation.testing",
-    "BackendReport": "emulation.testing",
+    "BackendConformanceReport": "emulation.testing",
     "BackendConformanceError": "emulation.testing",
     "BackendViolation": "emulation.testing",
     # Errors; the message of each is one sentence
@@ -214,7 +214,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bicoastal.emulation.registry import BackendRegistry as BackendRegistry
     from bicoastal.emulation.registry import UnknownBackendError as UnknownBackendError
     from bicoastal.emulation.testing import BackendConformanceError as BackendConformanceError
-    from bicoastal.emulation.testing import BackendReport as BackendReport
+    from bicoastal.emulation.testing import BackendConformanceReport as BackendConformanceReport
     from bicoastal.emulation.testing import BackendViolation as BackendViolation
     from bicoastal.emulation.testing import check_backend as check_backend
     from bicoastal.experiments.analysis.comparison import Comparison as Comparison
@@ -225,14 +225,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bicoastal.experiments.analysis.comparison import percentile as percentile
     from bicoastal.experiments.analysis.groups import Group as Group
     from bicoastal.experiments.analysis.rounding import rounded as rounded
-    from bicoastal.experiments.extrapolation.answers import Sizing as Sizing
-    from bicoastal.experiments.extrapolation.answers import SizingRow as SizingRow
+    from bicoastal.experiments.extrapolation.all_transports import Sizing as Sizing
+    from bicoastal.experiments.extrapolation.all_transports import SizingRow as SizingRow
     from bicoastal.experiments.extrapolation.assumptions import Assumptions as Assumptions
     from bicoastal.experiments.extrapolation.at_scale import AtScale as AtScale
+    from bicoastal.experiments.extrapolation.bandwidth_need import Need as Need
+    from bicoastal.experiments.extrapolation.bandwidth_need import step_share as step_share
     from bicoastal.experiments.extrapolation.fitting.evidence import evidence as evidence
-    from bicoastal.experiments.extrapolation.fitting.fit import Fit as Fit
-    from bicoastal.experiments.extrapolation.sizing import Need as Need
-    from bicoastal.experiments.extrapolation.sizing import step_share as step_share
+    from bicoastal.experiments.extrapolation.fitting.loss_fit import Fit as Fit
     from bicoastal.experiments.extrapolation.stages import Stage as Stage
     from bicoastal.experiments.extrapolation.tails.models import NO_TRANSPORT as NO_TRANSPORT
     from bicoastal.experiments.extrapolation.tails.models import SAME_ALGORITHM as SAME_ALGORITHM

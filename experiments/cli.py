@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from bicoastal.experiments.basics.interruption import TerminatedError
 from bicoastal.experiments.terminal.console import (
     BAD_INPUT,
     DONE,
@@ -22,7 +23,6 @@ from bicoastal.experiments.terminal.console import (
     INTERRUPTED,
     UNSUPPORTED,
     OutputError,
-    TerminatedError,
     flush,
 )
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bicoastal.experiments.extrapolation.answers import Sizing, size_measured
-from bicoastal.experiments.extrapolation.answers import size as answer
+from bicoastal.experiments.extrapolation.all_transports import Sizing, size_measured
+from bicoastal.experiments.extrapolation.all_transports import size as answer
 from bicoastal.experiments.extrapolation.assumptions import Assumptions
+from bicoastal.experiments.extrapolation.bandwidth_need import Path as WanPath
+from bicoastal.experiments.extrapolation.bandwidth_need import Question, at
 from bicoastal.experiments.extrapolation.computation import bubble_share
 from bicoastal.experiments.extrapolation.exposure import (
     Pass,
@@ -20,8 +22,6 @@ from bicoastal.experiments.extrapolation.exposure import (
     step_s,
 )
 from bicoastal.experiments.extrapolation.memory import Memory, memory, verdict
-from bicoastal.experiments.extrapolation.sizing import Path as WanPath
-from bicoastal.experiments.extrapolation.sizing import Question, at
 from bicoastal.experiments.extrapolation.stages import (
     Stage,
     expert_stage,
@@ -45,6 +45,7 @@ from bicoastal.experiments.scenario.overrides import Override
 from bicoastal.experiments.scenario.tables import ScenarioError, close_matches
 from bicoastal.interface.scenarios import Changes, overrides_of
 from bicoastal.transports.registry import Registry
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -131,10 +132,9 @@ def _read_assumptions(overrides: Sequence[Override]) -> Assumptions:
         values[change.key] = tuple(value) if isinstance(value, list) else value
     try:
         return Assumptions(**values)
-    except ValueError as error:
-        key, _, rest = str(error).partition(":")
+    except FieldError as error:
         labels = {change.key: change.label for change in overrides}
-        raise ScenarioError(f"{labels[key]}:{rest}") from error
+        raise ScenarioError(f"{labels[error.field]}: {error.message}") from error
 
 
 def extrapolate(

@@ -29,7 +29,7 @@ from bicoastal.experiments.analysis.comparison import (
 )
 from bicoastal.experiments.analysis.groups import Group, groups_of
 from bicoastal.experiments.extrapolation.at_scale import AtScale, at_scale
-from bicoastal.experiments.runs.runner import Progress, Task, World, plan, run_all
+from bicoastal.experiments.runs.runner import Progress, Registries, Task, plan, run_all
 from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, parse_divisor
 from bicoastal.experiments.runs.store import FILE_NAME, TABLES, RunRow, Store, StoreError
 from bicoastal.experiments.scenario.scenario import Scenario
@@ -112,11 +112,11 @@ def plan_runs(
     if iterations is not None:
         scenario = with_iterations(scenario, iterations)
     chosen = list(scenario.transports if transports is None else transports)
-    world = _world([each for each in chosen if isinstance(each, TransportSpec)])
+    registries = _registries([each for each in chosen if isinstance(each, TransportSpec)])
     names = check_transports(chosen)
     options = {} if impairment is None else {"impairment": impairment}
     divisor = parse_divisor(str(scale))
-    made = make_backend(world, backend, options)
+    made = make_backend(registries, backend, options)
     if divisor is None:
         divisor = fitting_divisor(made, scenario, names)
     return plan(
@@ -147,7 +147,7 @@ def plan_study(
     """
     names = check_transports(study.transports if transports is None else transports)
     chosen = backend or study.backend
-    made = make_backend(_world(), chosen, {})
+    made = make_backend(_registries(), chosen, {})
     divisor = parse_divisor(str(scale))
     if divisor is None:
         divisor = max(fitting_divisor(made, point.scenario, names) for point in study.points)
@@ -181,14 +181,14 @@ def run_tasks(
     specs: transports that are not installed. resume: leave out the runs whose result is in `directory` already.
     The rest as in `run`.
     """
-    world = _world(specs)
-    if specs or _in_real_time(tasks, world):
+    registries = _registries(specs)
+    if specs or _in_real_time(tasks, registries):
         workers = 0
     store = Store(None if directory is None else Path(directory))
     try:
         missing = _unfinished(store, tasks) if resume else tasks
-        run_all(missing, store, world, workers=workers, progress=progress)
-        return Results(store, [task.key for task in tasks], world.transports)
+        run_all(missing, store, registries, workers=workers, progress=progress)
+        return Results(store, [task.key for task in tasks], registries.transports)
     except BaseException:
         store.close()
         raise
@@ -209,13 +209,13 @@ def open_results(directory: str | os.PathLike[str]) -> "Results":
     return Results(store, keys, Registry.installed(), whole=True)
 
 
-def _world(specs: Sequence[TransportSpec] = ()) -> World:
-    return World(backends=BackendRegistry.installed(), transports=Registry.installed().with_specs(*specs))
+def _registries(specs: Sequence[TransportSpec] = ()) -> Registries:
+    return Registries(backends=BackendRegistry.installed(), transports=Registry.installed().with_specs(*specs))
 
 
-def _in_real_time(tasks: Sequence[Task], world: World) -> bool:
+def _in_real_time(tasks: Sequence[Task], registries: Registries) -> bool:
     made = {(task.backend, task.options) for task in tasks}
-    return any(make_backend(world, name, dict(options)).capabilities().real_time for name, options in made)
+    return any(make_backend(registries, name, dict(options)).capabilities().real_time for name, options in made)
 
 
 def _unfinished(store: Store, tasks: Sequence[Task]) -> list[Task]:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from bicoastal.emulation.base import BackgroundSpec
 from bicoastal.emulation.registry import BackendRegistry, UnknownBackendError
-from bicoastal.experiments.runs.digests import canonical, digest
+from bicoastal.experiments.basics.digests import canonical, digest
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.scenario.bundled import Kind, bundled_data, bundled_names
 from bicoastal.experiments.scenario.deployment import load_deployment
 from bicoastal.experiments.scenario.overrides import Override, option, setting
 from bicoastal.experiments.scenario.scenario import DEFAULT_SCENARIO, Scenario, read_scenario
 from bicoastal.experiments.scenario.scenario import load_scenario as load_with
-from bicoastal.experiments.scenario.study import Study, value_text
+from bicoastal.experiments.scenario.study import Study
 from bicoastal.experiments.scenario.study import load_study as load_study_with
 from bicoastal.experiments.scenario.tables import ScenarioError, parse_toml
 from bicoastal.experiments.scenario.workload import JobPlan, Parameters, check_transport_name

@@ -11,8 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from bicoastal.experiments.extrapolation.bandwidth_need import (
+    Question,
+    at,
+    gradient_exposed_s,
+    least_bps,
+    lost_s,
+    step_share,
+)
 from bicoastal.experiments.extrapolation.exposure import cover_s
-from bicoastal.experiments.extrapolation.sizing import Question, at, gradient_exposed_s, least_bps, lost_s, step_share
 from bicoastal.experiments.extrapolation.stages import gradient_stages
 from bicoastal.experiments.extrapolation.tails.model import Array, TailModel
 from bicoastal.experiments.extrapolation.tails.pointwise import PointwiseModel

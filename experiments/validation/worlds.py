@@ -12,10 +12,10 @@ from statistics import median
 from typing import Protocol
 
 from bicoastal.emulation.base import Backend, RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.ledger import iteration_bound_s
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.emulation.records import Status
 from bicoastal.emulation.registry import BackendRegistry, UnknownBackendError
-from bicoastal.emulation.scaled import scaled_run
+from bicoastal.emulation.traffic.ledger import iteration_bound_s
 from bicoastal.experiments.extrapolation.tails.expected import NotModelledError, expected_median_s
 from bicoastal.experiments.extrapolation.tails.models import NoModelError
 from bicoastal.experiments.runs.scale import fitting_divisor, parse_divisor

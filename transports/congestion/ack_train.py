@@ -9,6 +9,7 @@ from bicoastal.wan.units import INFINITY
 TRAIN_GAP_S = 0.002  # acknowledgements that follow one another as closely are of one train
 LOW_WINDOW_SEGMENTS = 16  # below which nothing is judged
 MIN_DELAY_S, MAX_DELAY_S = 0.004, 0.016
+DELAY_DIVISOR = 8  # a queue shows when round trips exceed the least by so much of it
 N_SAMPLES = 8
 QUIET_S = 1.0  # after a loss, when round trips still show it
 
@@ -65,5 +66,5 @@ class AckTrainHyStart:
         self._round_least_s = min(self._round_least_s, rtt_s)
         if self._samples < N_SAMPLES:
             self._samples += 1
-        elif self._round_least_s > self._least_s + max(MIN_DELAY_S, min(self._least_s / 8, MAX_DELAY_S)):
+        elif self._round_least_s > self._least_s + max(MIN_DELAY_S, min(self._least_s / DELAY_DIVISOR, MAX_DELAY_S)):
             self.active = False

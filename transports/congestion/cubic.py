@@ -6,6 +6,7 @@ from bicoastal.transports.congestion.ack_train import AckTrainHyStart
 from bicoastal.transports.congestion.base import Ack
 from bicoastal.transports.congestion.hystart import HyStart
 from bicoastal.transports.congestion.loss_based import LossBased
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 C = 0.4  # segments / s³, RFC 9438 §5.1
@@ -44,9 +45,9 @@ class Cubic(LossBased):
         beta: float = BETA,
     ) -> None:
         if not c > 0:
-            raise ValueError(f"c: {c} is not positive")
+            raise FieldError("c", f"{c} is not positive")
         if not 0 < beta < 1:
-            raise ValueError(f"beta: {beta} is not between 0 and 1")
+            raise FieldError("beta", f"{beta} is not between 0 and 1")
         super().__init__(
             mss_bytes=mss_bytes,
             initial_window_segments=initial_window_segments,

@@ -1,5 +1,6 @@
 """HyStart++: leave the first slow start when the round trip grows, before the queue overflows (RFC 9406)."""
 
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 MIN_RTT_THRESH_S = 0.004  # RFC 9406 §4.3, as all the constants here
@@ -38,9 +39,9 @@ class HyStart:
 
     def __init__(self, *, mss_bytes: int, limit_segments: float = LIMIT_SEGMENTS) -> None:
         if mss_bytes < 1:
-            raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
+            raise FieldError("mss_bytes", f"{mss_bytes} is not positive")
         if not limit_segments >= 1:
-            raise ValueError(f"limit_segments: {limit_segments} is less than 1")
+            raise FieldError("limit_segments", f"{limit_segments} is less than 1")
         self.active = True
         self._limit_bytes = limit_segments * mss_bytes
         self._last_min_s = INFINITY  # lastRoundMinRTT

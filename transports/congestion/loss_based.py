@@ -6,6 +6,7 @@ from typing import NamedTuple
 from bicoastal.transports.congestion.ack_train import AckTrainHyStart
 from bicoastal.transports.congestion.base import Ack, CongestionControl
 from bicoastal.transports.congestion.hystart import HyStart
+from bicoastal.wan.checks import FieldError
 
 REDUCES = ("flight", "window")
 
@@ -42,15 +43,15 @@ class LossBased(CongestionControl):
         hystart: HyStart | AckTrainHyStart | None,
     ) -> None:
         if mss_bytes < 1:
-            raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
+            raise FieldError("mss_bytes", f"{mss_bytes} is not positive")
         if initial_window_segments < 1:
-            raise ValueError(f"initial_window_segments: {initial_window_segments} is less than 1")
+            raise FieldError("initial_window_segments", f"{initial_window_segments} is less than 1")
         if byte_count_limit < 1:
-            raise ValueError(f"byte_count_limit: {byte_count_limit} is less than 1")
+            raise FieldError("byte_count_limit", f"{byte_count_limit} is less than 1")
         if not 0 < decrease < 1:
-            raise ValueError(f"decrease: {decrease} is not between 0 and 1")
+            raise FieldError("decrease", f"{decrease} is not between 0 and 1")
         if reduces not in REDUCES:
-            raise ValueError(f"reduces: {reduces!r} is neither 'flight' nor 'window'")
+            raise FieldError("reduces", f"{reduces!r} is neither 'flight' nor 'window'")
         super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments)
         self._limit_bytes = byte_count_limit * mss_bytes
         self._decrease = decrease

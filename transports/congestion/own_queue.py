@@ -8,7 +8,8 @@ from bicoastal.wan.units import INFINITY
 
 SPARE_SEGMENTS = 4  # in the window beside its headroom: acknowledgements come for two at a time
 PROBE_SEGMENTS = 4  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
-PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
+PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue
+PROBE_QUEUE_RTTS = 1 / 64  # or so much of the round trip, where that is less
 
 
 class OwnQueue:
@@ -25,7 +26,7 @@ class OwnQueue:
     @property
     def probe_s(self) -> float:
         """What a probe for more rate may add."""
-        return min(PROBE_QUEUE_S, (self._queue.min_rtt_s or 0.0) / 64)
+        return min(PROBE_QUEUE_S, (self._queue.min_rtt_s or 0.0) * PROBE_QUEUE_RTTS)
 
     def probe_length_s(self, rate_bps: float | None, gain: float) -> float:
         """Return how long a probe at 1 + gain times a rate has to be for what it sends more to show."""

@@ -2,6 +2,8 @@
 
 from bicoastal.transports.congestion.loss_based import LossBased
 
+BETA = 0.5  # of the window that a loss leaves (RFC 5681 §3.1 equation 4)
+
 
 class Reno(LossBased):
     """One segment more per window acknowledged, half upon loss, of the window or of what is in flight. Sizes are bytes.
@@ -22,7 +24,7 @@ class Reno(LossBased):
             mss_bytes=mss_bytes,
             initial_window_segments=initial_window_segments,
             byte_count_limit=byte_count_limit,
-            decrease=0.5,  # RFC 5681 §3.1 equation 4
+            decrease=BETA,
             reduces=reduces,
             hystart=None,
         )

@@ -11,6 +11,7 @@ from bicoastal.transports.events import Buffer, Connected, Event, Failed, Messag
 from bicoastal.transports.quic.congestion import QuicAdaptive, QuicCubic, QuicReno
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.link import QuicLink
+from bicoastal.wan.checks import FieldError
 
 MAX_MESSAGE_ID = (1 << 64) - 1
 
@@ -31,7 +32,7 @@ class QuicParameters:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.initial_window < 1:
-            raise ValueError(f"initial_window: {self.initial_window} is less than 1")
+            raise FieldError("initial_window", f"{self.initial_window} is less than 1")
 
     def controller(self) -> Callable[[int], CongestionControl]:
         """Return what makes a congestion controller for packets of `mss_bytes`."""
@@ -72,7 +73,7 @@ class QuicEndpoint(Endpoint):
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         """Queue a message. See `Endpoint.send_message`."""
         if not 0 <= message_id <= MAX_MESSAGE_ID:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
         if self._connected and not self._failed:
             self._link.begin_burst(now, len(data), after_idle=self._after_idle)
             self._link.send_message(message_id, data)

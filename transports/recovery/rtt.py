@@ -3,6 +3,8 @@
 from collections import deque
 from typing import Literal
 
+from bicoastal.wan.checks import FieldError
+
 INITIAL_RTO_S = 1.0  # RFC 6298 §2.1
 LOST_HANDSHAKE_RTO_S = 3.0  # RFC 6298 §5.7
 MAX_RTO_S = 60.0  # RFC 6298 §2.5: a maximum may be placed on the RTO, provided it is at least 60 seconds
@@ -49,11 +51,11 @@ class RttEstimator:
         min_window_s: float = 300.0,
     ) -> None:
         if not 0 < min_rto_s <= MAX_RTO_S:
-            raise ValueError(f"min_rto_s: {min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
+            raise FieldError("min_rto_s", f"{min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
         if floor not in ("variance", "total"):
-            raise ValueError(f"floor: {floor!r} is neither 'variance' nor 'total'")
+            raise FieldError("floor", f"{floor!r} is neither 'variance' nor 'total'")
         if not 0 < min_window_s < float("inf"):
-            raise ValueError(f"min_window_s: {min_window_s} is not positive and finite")
+            raise FieldError("min_window_s", f"{min_window_s} is not positive and finite")
         self.min_rto_s = min_rto_s
         self.srtt_s: float | None = None
         self.rttvar_s = 0.0

@@ -41,11 +41,12 @@ def of_completions(tmp_path, completions_s, jobs=("job",), scenario=SCENARIO):
         seed=0,
         scale=1.0,
         setup="",
-        conditions=(),
+        options=(),
         notes=(),
         status=made.status,
         reason=made.reason,
         array_note="",
+        spec=spec,
     )
     with Store(tmp_path) as store:
         store.write(row, made)

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from bicoastal.emulation.scaled import scaled_run
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.emulation.simulator import SimulatorBackend
 from bicoastal.experiments.cli import main
 from bicoastal.experiments.validation.worlds import (
