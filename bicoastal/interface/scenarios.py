@@ -7,8 +7,9 @@ from pathlib import Path
 
 from bicoastal.emulation.base import BackgroundSpec
 from bicoastal.emulation.registry import BackendRegistry, UnknownBackendError
-from bicoastal.experiments.basics.digests import canonical, digest
+from bicoastal.experiments.basics.digests import digest
 from bicoastal.experiments.basics.value_text import value_text
+from bicoastal.experiments.runs.specifications import encode_specification, without_comparison
 from bicoastal.experiments.scenario.bundled import Kind, bundled_data, bundled_names
 from bicoastal.experiments.scenario.deployment import load_deployment
 from bicoastal.experiments.scenario.overrides import Override, option, setting
@@ -67,7 +68,7 @@ def build_scenario(
     scenario = Scenario(
         name=name,
         description=description,
-        source=digest(canonical([name, topology, list(jobs), list(background)])),
+        source="",
         topology=topology,
         jobs=tuple(jobs),
         background=tuple(background),
@@ -78,10 +79,10 @@ def build_scenario(
         parameters=dict(parameters or {}),
     )
     try:
-        scenario.run_spec("any", seed=seed)
+        spec = scenario.run_spec("any", seed=seed)
     except ValueError as error:
         raise ScenarioError(str(error)) from error
-    return scenario
+    return replace(scenario, source=digest(encode_specification(without_comparison(spec, scenario.compared_jobs))))
 
 
 def with_iterations(scenario: Scenario, iterations: int) -> Scenario:
