@@ -6,12 +6,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
+def pages() -> list[Path]:
+    """Return the documents: the README and every page of docs/."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
 def shown_code(part: str) -> str:
     """Return the one block of Python in the documents that has `part` in it."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     blocks = [
         block
-        for page in pages
+        for page in pages()
         for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         if part in block
     ]
