@@ -6,8 +6,9 @@ from heapq import heappop, heappush
 
 import pytest
 
-from bicoastal.transports.congestion.adaptive import Adaptive, Mode
+from bicoastal.transports.congestion.adaptive import Adaptive
 from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.modes import Mode
 
 MSS = 8948
 WIRE = 9000 / 8948  # bytes on the wire per byte of payload

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bicoastal.transports.congestion.adaptive import Adaptive, Mode
+from bicoastal.transports.congestion.adaptive import Adaptive
 from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.modes import Mode
 
 MSS = 8948
 RTT_S = 0.060
