@@ -20,11 +20,10 @@ Loss is congestion in three cases: the queueing delay beside it is a good part o
 loses far more than chance explains; no rate is known. All other losses are repaired and counted, without a reduction.
 """
 
-from bicoastal.transports.congestion.base import Ack, CongestionControl, RepairTimeout
+from bicoastal.transports.congestion.base import Ack, CongestionControl, Limits, RepairTimeout
 from bicoastal.transports.congestion.competition import FREE_ROUNDS, Competition
 from bicoastal.transports.congestion.cruise import Cruise
 from bicoastal.transports.congestion.cubic import BETA
-from bicoastal.transports.congestion.limits import Limits
 from bicoastal.transports.congestion.measurement import Point, QueueDelay
 from bicoastal.transports.congestion.modes import Action, Event, Mode, ModeMachine
 from bicoastal.transports.congestion.repair_timing import RepairTiming

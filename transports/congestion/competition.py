@@ -1,8 +1,7 @@
 """How `Adaptive` competes with other senders: CUBIC's window, and the signs that it can stop."""
 
-from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.base import Ack, Limits
 from bicoastal.transports.congestion.cubic import BETA, Cubic, regrowth_s
-from bicoastal.transports.congestion.limits import Limits
 from bicoastal.transports.congestion.startup import CLOSE_PACE
 from bicoastal.wan.units import INFINITY
 

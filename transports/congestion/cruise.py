@@ -1,6 +1,6 @@
 """How `Adaptive` cruises: the learned rate, its window, and probes for more."""
 
-from bicoastal.transports.congestion.limits import Limits
+from bicoastal.transports.congestion.base import Limits
 from bicoastal.transports.congestion.measurement import BurstRate, Point, QueueDelay, RateProbe, Round
 from bicoastal.transports.congestion.own_queue import OwnQueue
 from bicoastal.wan.units import INFINITY

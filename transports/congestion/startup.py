@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.base import Ack, Limits
 from bicoastal.transports.congestion.cubic import BETA
-from bicoastal.transports.congestion.limits import Limits
 from bicoastal.transports.congestion.measurement import FlightDispersion, Point
 
 LIMIT_SEGMENTS = 2  # what one acknowledgement may add to the window (RFC 3465 §2.2)

@@ -5,6 +5,7 @@ from bicoastal.transports.congestion.cubic import Cubic
 from bicoastal.transports.congestion.hystart import HyStart
 from bicoastal.transports.congestion.reno import Reno
 from bicoastal.transports.congestion.startup import SparseAckStartup
+from bicoastal.wan.units import INFINITY
 
 NO_LIMIT_SEGMENTS = 1 << 30
 
@@ -31,7 +32,7 @@ class QuicCubic(Cubic):
             initial_window_segments=initial_window_segments,
             byte_count_limit=NO_LIMIT_SEGMENTS,
         )
-        self._hystart = HyStart(mss_bytes=mss_bytes, limit_segments=float("inf"))
+        self._hystart = HyStart(mss_bytes=mss_bytes, limit_segments=INFINITY)
 
 
 class QuicReno(Reno):
