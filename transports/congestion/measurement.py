@@ -162,8 +162,8 @@ class FlightDispersion:
         """Take an acknowledgement as one of a flight that may be too short for `add`.
 
         It shows a rate under two conditions. The path is so slow that a few segments take a good part of a round trip
-        to arrive: errors of timing are small beside that. And the segments arrive more slowly than they left: so the path
-        has spread them, not the sender. As soon as `add` has shown a rate, short flights no longer count.
+        to arrive: errors of timing are small beside that. And the segments arrive more slowly than they left: so the
+        path has spread them, not the sender. As soon as `add` has shown a rate, short flights no longer count.
         """
         if self.rate_bps != self._short_bps:
             return

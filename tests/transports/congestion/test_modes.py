@@ -66,7 +66,7 @@ class Driver:
 
 
 def startup() -> Driver:
-    """Return a controller that knows nothing."""
+    """Return a controller without a rate."""
     return Driver()
 
 
