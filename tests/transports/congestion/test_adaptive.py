@@ -287,10 +287,10 @@ def test_a_queue_of_another_sender_makes_it_compete_until_the_queue_has_drained(
     congestion = learned(path)
     path.occupied_s = 0.4 * RTT_S
     path.burst(congestion, 10 * BDP // MSS, pause_s=0.0)
-    assert congestion.mode is Mode.COMPETE
+    modes = [congestion.mode]
     path.occupied_s = 0.0
     path.burst(congestion, 20 * BDP // MSS)
-    assert congestion.mode is Mode.CRUISE
+    assert [*modes, congestion.mode] == [Mode.COMPETE, Mode.CRUISE]
 
 
 # -- timeouts ----------------------------------------------------------------------------------------------------------
