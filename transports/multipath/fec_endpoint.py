@@ -11,7 +11,7 @@ from bicoastal.transports.coding.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.multipath.fec_lane import SendingLane
 from bicoastal.transports.multipath.fec_receiver import FIRST_PATIENCE_S, FecReceiver
-from bicoastal.transports.multipath.fec_sender import FecSender, Protection
+from bicoastal.transports.multipath.fec_sender import FecSender, RedundancyPolicy
 from bicoastal.transports.multipath.fec_wire import (
     Announcement,
     ControlFrame,
@@ -27,7 +27,7 @@ from bicoastal.transports.multipath.sounding import Sounding, SpreadMeter
 from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
-from bicoastal.transports.quic.link import QuicLink, total_counters
+from bicoastal.transports.quic.path_connection import PathConnection, total_counters
 from bicoastal.wan.checks import check_not_negative, check_positive, check_probability, check_whole
 from bicoastal.wan.units import INFINITY
 
@@ -83,7 +83,7 @@ class FecEndpoint(Endpoint):
     ) -> None:
         shared = credentials or credentials_of(context)
         self._links = [
-            QuicLink(
+            PathConnection(
                 role=context.role,
                 view=view,
                 rng=context.rng,
@@ -96,7 +96,7 @@ class FecEndpoint(Endpoint):
         self._names = [view.name for view in context.paths]
         self._lanes = [SendingLane(link, parameters.initial_loss) for link in self._links]
         self._readers = [ControlReader() for _ in self._links]
-        self._protection = Protection(
+        self._protection = RedundancyPolicy(
             codes=parameters.codes,
             messages=parameters.messages_per_step,
             target=parameters.target,

@@ -3,9 +3,9 @@
 from collections import deque
 from enum import Enum
 
-from bicoastal.transports.coding.interleaving import Lane
+from bicoastal.transports.coding.interleaving import PathEstimate
 from bicoastal.transports.paths.loss_meter import LossMeter
-from bicoastal.transports.quic.link import ACK_DELAY_S, ACK_EVERY, QuicLink
+from bicoastal.transports.quic.path_connection import ACK_DELAY_S, ACK_EVERY, PathConnection
 from bicoastal.wan.units import INFINITY
 
 LEAST_PATIENCE_S = 0.002
@@ -32,7 +32,7 @@ class SendingLane:
     sounded: it is known how fast it is, or that this cannot be found out.
     """
 
-    def __init__(self, link: QuicLink, initial_loss: float) -> None:
+    def __init__(self, link: PathConnection, initial_loss: float) -> None:
         self.link = link
         self.meter = LossMeter(initial_loss)
         self.plan: deque[int] = deque()
@@ -56,7 +56,7 @@ class SendingLane:
         """Return its smoothed round trip, or a guess."""
         return self.link.rtt_s
 
-    def view(self, now: float, symbol_bytes: int) -> Lane:
+    def view(self, now: float, symbol_bytes: int) -> PathEstimate:
         """Return rate, delay and backlog for a plan."""
         link = self.link
         rtt_s = self.rtt_s
@@ -64,7 +64,7 @@ class SendingLane:
         rate_bps = max(1.0, min(by_window, link.congestion.pacing_rate_bps or INFINITY))
         shortest_s = min(link.rtt.min_rtt_s, rtt_s)
         backlog_s = 8.0 * symbol_bytes * (len(self.plan) + len(self.repairs)) / rate_bps
-        return Lane(rate_bps=rate_bps, delay_s=shortest_s / 2, free_at_s=now + backlog_s)
+        return PathEstimate(rate_bps=rate_bps, delay_s=shortest_s / 2, free_at_s=now + backlog_s)
 
     @property
     def late_s(self) -> float:

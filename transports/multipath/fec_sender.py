@@ -12,7 +12,7 @@ from math import ceil
 
 from bicoastal.transports.coding.codes import ErasureCode
 from bicoastal.transports.coding.interleaving import block_sizes, interleave, land_together
-from bicoastal.transports.coding.redundancy import Demand, Redundancy, choose_redundancy
+from bicoastal.transports.coding.redundancy import RedundancyPlan, RedundancyTarget, choose_redundancy
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.multipath.fec_lane import SendingLane, Verdict
 from bicoastal.transports.multipath.fec_message import OutgoingMessage
@@ -24,7 +24,7 @@ from bicoastal.transports.multipath.fec_wire import (
     Missing,
     announcement_bytes,
 )
-from bicoastal.transports.quic.path import Report, Symbol
+from bicoastal.transports.quic.symbols import Symbol, SymbolOutcome
 
 ANNOUNCEMENTS = 8  # in DATAGRAM frames on each path that carries that many symbols or more
 GRAIN_BYTES = 16  # symbols are a multiple of it, which the codes like
@@ -34,8 +34,8 @@ LEAST_REPAIR = 4  # symbols that even the shortest message may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """How much protection is wanted: see `redundancy.Demand`, and `FecParameters` for what each is."""
+class RedundancyPolicy:
+    """How much protection is wanted: see `redundancy.RedundancyTarget`, and `FecParameters` for what each is."""
 
     codes: tuple[ErasureCode, ...]
     messages: float
@@ -60,13 +60,13 @@ class FecSender:
     def __init__(
         self,
         lanes: Sequence[SendingLane],
-        protection: Protection,
+        protection: RedundancyPolicy,
         send_control: Callable[[ControlFrame], None],
         *,
         after_idle: str,
     ) -> None:
         self.lanes = lanes
-        self.planned: Redundancy | None = None
+        self.planned: RedundancyPlan | None = None
         self.silences = 0
         self._protection = protection
         self._send_control = send_control
@@ -121,12 +121,12 @@ class FecSender:
 
     def _choose(
         self, lanes: Sequence[SendingLane], rates: Sequence[float], length_bytes: int, symbol_bytes: int
-    ) -> tuple[Redundancy, int]:
+    ) -> tuple[RedundancyPlan, int]:
         protection = self._protection
         symbols = ceil(length_bytes / symbol_bytes)
         fastest = max(rates)
         redundancy = choose_redundancy(
-            Demand(
+            RedundancyTarget(
                 message_bytes=length_bytes,
                 symbol_bytes=symbol_bytes,
                 messages=protection.messages,
@@ -204,7 +204,7 @@ class FecSender:
 
     # -- what becomes of symbols --------------------------------------------------------------------------------------
 
-    def on_reports(self, lane: SendingLane, reports: Sequence[Report], now: float) -> None:
+    def on_reports(self, lane: SendingLane, reports: Sequence[SymbolOutcome], now: float) -> None:
         """Take the fate of symbols of one path."""
         short: set[tuple[int, int]] = set()
         for tag, acked, _ in reports:

@@ -13,8 +13,8 @@ from bicoastal.transports.multipath.mpquic_messages import Assembler, Outbox
 from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
-from bicoastal.transports.quic.link import QuicLink, total_counters
-from bicoastal.transports.quic.path import Symbol
+from bicoastal.transports.quic.path_connection import PathConnection, total_counters
+from bicoastal.transports.quic.symbols import Symbol
 from bicoastal.wan.units import INFINITY
 
 SEEN_SHARE, UNSEEN_SHARE = 8, 1  # of a round trip, that an acknowledgement may be late
@@ -33,7 +33,7 @@ class MpQuicEndpoint(Endpoint):
         self, context: EndpointContext, parameters: QuicParameters, *, credentials: Credentials | None = None
     ) -> None:
         self._links = [
-            QuicLink(
+            PathConnection(
                 role=context.role,
                 view=view,
                 rng=context.rng,
@@ -184,7 +184,7 @@ class MpQuicEndpoint(Endpoint):
                 self._fail(link.failure)
         self._see_whether_connected(now)
 
-    def _take_reports(self, link: QuicLink) -> None:
+    def _take_reports(self, link: PathConnection) -> None:
         for report in link.take_reports():
             self._outbox.report(report)
             if not report.acked:

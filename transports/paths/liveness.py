@@ -9,7 +9,7 @@ burden: persistent congestion, the gravest verdict there is, leaves a sender a w
 
 from collections.abc import Sequence
 
-from bicoastal.transports.quic.link import UNKNOWN_RTT_S, QuicLink
+from bicoastal.transports.quic.path_connection import UNKNOWN_RTT_S, PathConnection
 from bicoastal.wan.units import INFINITY
 
 TRIES = 32  # in a row, then only the probe timer is left; a burst of ten on average outlasts them once in 29 times
@@ -25,7 +25,7 @@ class LivenessProbes:
     silent is. at_s: when `ask` is due next (inf: nobody is asked). unsettled: places for which `look` is to be called.
     """
 
-    def __init__(self, links: Sequence[QuicLink]) -> None:
+    def __init__(self, links: Sequence[PathConnection]) -> None:
         self.at_s = INFINITY
         self.unsettled = set(range(len(links)))
         self._links = links

@@ -1,8 +1,9 @@
 """A QUIC connection for bulk data: aioquic's, with a short way for the packets that there are many of.
 
-aioquic does the handshake and whatever is rare: connection identifiers, limits, key updates, closing. Packets of
-STREAM, DATAGRAM and ACK frames are written and read here, and booked in `Flight` and `Received`, at less than half of
-what they cost there. Both ways share keys, packet numbers, streams and windows, so the peer sees one connection.
+aioquic does the handshake and everything rare: connection identifiers, limits, key updates, closing. This module reads
+and writes the packets of STREAM, DATAGRAM and ACK frames, and records them in `SentPackets` and `ReceivedPackets`. They
+cost less than half of what aioquic needs. Both ways share keys, packet numbers, streams and windows, so that the peer
+sees one connection.
 """
 
 from typing import Any
@@ -22,12 +23,12 @@ from cryptography import x509
 
 from bicoastal.transports.base import Rng
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.flight import Flight, Sent
 from bicoastal.transports.quic.frames import FrameReader
 from bicoastal.transports.quic.handshake import CONNECTION_ID_BYTES, with_globals
-from bicoastal.transports.quic.received import Received
+from bicoastal.transports.quic.packet_sender import Outgoing, PacketSender
+from bicoastal.transports.quic.received_packets import ReceivedPackets
 from bicoastal.transports.quic.recovery import ApplicationSpace, CountingWindow, Recovery
-from bicoastal.transports.quic.sending import Outgoing, Sending
+from bicoastal.transports.quic.sent_packets import SentPacket, SentPackets
 from bicoastal.transports.quic.streams import OutgoingControl, OutgoingMessage
 from bicoastal.transports.quic.wire import (
     NUMBER_BYTES,
@@ -50,16 +51,16 @@ _PING = b"\x01"
 class _AckOfAck:
     """The cargo of an ACK frame whose acknowledgement was asked for."""
 
-    def __init__(self, received: Received) -> None:
+    def __init__(self, received: ReceivedPackets) -> None:
         self._received = received
         self.outstanding = False
 
-    def on_acked(self, packet: Sent) -> None:
+    def on_acked(self, packet: SentPacket) -> None:
         """The peer knows of everything up to the number it was told."""
         self._received.settle(packet.span[0])
         self.outstanding = False
 
-    def on_lost(self, packet: Sent) -> None:
+    def on_lost(self, packet: SentPacket) -> None:
         """Ask again with a later ACK."""
         self.outstanding = False
 
@@ -67,7 +68,7 @@ class _AckOfAck:
 class BulkConnection(FrameReader):
     """One end of a connection, over one path.
 
-    flight, received: the books of the two directions. continuous: hand on incoming streams as they arrive, not whole.
+    sent, received: the books of the two directions. continuous: hand on incoming streams as they arrive, not whole.
     The owner calls `receive`, `outgoing`, `timer`, `on_timer` and `next_event` in place of aioquic's verbs.
     """
 
@@ -77,8 +78,8 @@ class BulkConnection(FrameReader):
         configuration: QuicConfiguration,
         rng: Rng,
         pinned: x509.Certificate | None,
-        flight: Flight,
-        received: Received,
+        sent: SentPackets,
+        received: ReceivedPackets,
         path_id: int,
         continuous: bool,
         original_destination_connection_id: bytes | None = None,
@@ -89,11 +90,11 @@ class BulkConnection(FrameReader):
             pinned=pinned,
             original_destination_connection_id=original_destination_connection_id,
         )
-        self.flight = flight
+        self.sent = sent
         self.received = received
-        self.sending = Sending(
+        self.packet_sender = PacketSender(
             path_id=path_id,
-            flight=flight,
+            sent=sent,
             datagram_bytes=configuration.max_datagram_size,
             credit=self,
             seal=self._seal,
@@ -109,7 +110,7 @@ class BulkConnection(FrameReader):
         self._ack_of_ack = _AckOfAck(received)
         self._control: OutgoingControl | None = None
         self._recovery = self._loss = Recovery(
-            configuration=configuration, flight=flight, send_probe=self._send_probe, on_loss=self.look_again
+            configuration=configuration, sent=sent, send_probe=self._send_probe, on_loss=self.look_again
         )
 
     def look_again(self) -> None:
@@ -138,7 +139,7 @@ class BulkConnection(FrameReader):
 
     def _confirm_handshake(self) -> None:
         super()._confirm_handshake()
-        self.flight.confirmed = True
+        self.sent.confirmed = True
         self._update_keys()
 
     @property
@@ -159,7 +160,7 @@ class BulkConnection(FrameReader):
         stream = self._get_or_create_stream_for_send(stream_id)
         message = OutgoingMessage(stream_id, message_id, data, packet_bytes=self.packet_bytes)
         stream.sender = message
-        self.sending.add(stream, message)
+        self.packet_sender.add(stream, message)
         self._rare = self._rare or stream.is_blocked
 
     def append_control(self, data: bytes) -> None:
@@ -169,7 +170,7 @@ class BulkConnection(FrameReader):
             stream = self._get_or_create_stream_for_send(stream_id)
             self._control = OutgoingControl(stream_id, packet_bytes=self.packet_bytes)
             stream.sender = self._control
-            self.sending.add(stream, self._control)
+            self.packet_sender.add(stream, self._control)
         self._control.append(data)
 
     def credit_left(self) -> int:
@@ -187,7 +188,7 @@ class BulkConnection(FrameReader):
         number of times.
         """
         if self._handshake_confirmed:
-            self.flight.probe(now)
+            self.sent.probe(now)
         else:
             self._loss.reschedule_data(now=now)
             self._rare = True
@@ -258,7 +259,7 @@ class BulkConnection(FrameReader):
         if self._network_paths or not self._is_client:
             if self._spaces:
                 self._space.now = now
-                self.flight.next_number = self._packet_number
+                self.sent.next_number = self._packet_number
             super().receive_datagram(data, PEER, now)
         self._rare = True
         if self._spaces and self._space.ack_at is not None:
@@ -277,9 +278,9 @@ class BulkConnection(FrameReader):
             return
         keys = self._keys
         if keys is None:
-            self.flight.peer_ack_delay_s = self._loss.max_ack_delay
+            self.sent.peer_ack_delay_s = self._loss.max_ack_delay
             if self._recovery.handshake_rtt_s is not None:
-                self.flight.rtt.sample(self._recovery.handshake_rtt_s, now)
+                self.sent.rtt.sample(self._recovery.handshake_rtt_s, now)
             self._keys = Protection(pair.recv), Protection(pair.send)
         elif keys[0].secret != pair.recv.secret:
             self._old_keys = keys[0]
@@ -302,9 +303,9 @@ class BulkConnection(FrameReader):
     def outgoing(self, now: float) -> list[Outgoing]:
         """Return, and forget, what is to be sent; departures never decrease."""
         out: list[Outgoing] = []
-        sending = self.sending
+        packet_sender = self.packet_sender
         if self._rare or not self._handshake_confirmed:
-            depart_at = max(now, sending.last_departure_s)
+            depart_at = max(now, packet_sender.last_departure_s)
             datagrams = super().datagrams_to_send(now) if self._network_paths else []
             if self._recovery.expired:
                 self._recovery.expired = False
@@ -313,7 +314,7 @@ class BulkConnection(FrameReader):
                     datagrams += super().datagrams_to_send(now)
             for data, _ in datagrams:
                 out.append(Outgoing(data, depart_at))
-                sending.packets += 1
+                packet_sender.packets += 1
             self._rare = self._aioquic_waits()
             if self._handshake_complete and self._keys is None:
                 self._follow_keys(now)
@@ -321,18 +322,18 @@ class BulkConnection(FrameReader):
             return out
         if self.received.ack_at <= now:
             out.append(self._acknowledge(now))
-        out += sending.fill(now)
+        out += packet_sender.fill(now)
         return out
 
     def _acknowledge(self, now: float) -> Outgoing:
         frame, largest, ask = self.received.frame(now)
-        depart_at = max(now, self.sending.last_departure_s)
+        depart_at = max(now, self.packet_sender.last_departure_s)
         ask = ask and not self._ack_of_ack.outstanding
         number, packet = self._seal(frame + _PING if ask else frame)
         if ask:
             self._ack_of_ack.outstanding = True
-            self.flight.sent(Sent(number, depart_at, len(packet), self._ack_of_ack, span=(largest, largest)))
-        self.sending.packets += 1
+            self.sent.add(SentPacket(number, depart_at, len(packet), self._ack_of_ack, span=(largest, largest)))
+        self.packet_sender.packets += 1
         return Outgoing(packet, depart_at)
 
     def _seal(self, frames: bytes) -> tuple[int, bytes]:
@@ -368,7 +369,7 @@ class BulkConnection(FrameReader):
         if not self._handshake_confirmed and self._close_at is not None:
             at = min(at, (super().get_timer() or INFINITY) + TIMER_SLACK_S)
         if self._keys is not None:
-            at = min(at, self.received.ack_at, self.flight.timer(), self.sending.pace_at)
+            at = min(at, self.received.ack_at, self.sent.timer(), self.packet_sender.pace_at)
         return at
 
     def on_timer(self, now: float) -> None:
@@ -378,7 +379,7 @@ class BulkConnection(FrameReader):
             super().handle_timer(now)
             self._rare = True
         if self._keys is not None and not self._ended:
-            self.flight.on_timer(now)
+            self.sent.on_timer(now)
 
     def next_event(self) -> QuicEvent | None:
         """Return aioquic's oldest event, or None."""

@@ -6,9 +6,9 @@ from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 from aioquic.quic.stream import FinalSizeError, QuicStream, StreamFinishedError
 from aioquic.tls import Epoch
 
-from bicoastal.transports.quic.flight import Flight
 from bicoastal.transports.quic.handshake import SeededConnection
-from bicoastal.transports.quic.sending import Sending
+from bicoastal.transports.quic.packet_sender import PacketSender
+from bicoastal.transports.quic.sent_packets import SentPackets
 from bicoastal.transports.quic.streams import Incoming
 from bicoastal.transports.quic.wire import ACK_DELAY_EXPONENT, FrameError, read_ack, read_varint
 from bicoastal.transports.recovery.ranges import Range
@@ -19,12 +19,12 @@ _KNOWN = frozenset((0x00, 0x01, 0x02, 0x03, *range(0x08, 0x10), 0x30, 0x31))  # 
 class FrameReader(SeededConnection):
     """A connection that acts on frames.
 
-    flight: told of acknowledgements. sending: asked whether streams are finished by them. A subclass sets both, and
+    sent: told of acknowledgements. sending: asked whether streams are finished by them. A subclass sets both, and
     `_rare` to False; it becomes true when aioquic may have something to send.
     """
 
-    flight: Flight
-    sending: Sending
+    sent: SentPackets
+    packet_sender: PacketSender
     _continuous: bool
     _rare: bool
 
@@ -70,14 +70,14 @@ class FrameReader(SeededConnection):
         return super()._payload_received(context, payload)[0]
 
     def _ack_frame(self, ranges: list[Range], delay: int, now: float) -> None:
-        flight = self.flight
-        flight.next_number = self._packet_number
+        sent = self.sent
+        sent.next_number = self._packet_number
         self._loss.peer_completed_address_validation = True
         try:
-            flight.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
+            sent.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
         except ValueError as error:
             raise QuicConnectionError(QuicErrorCode.PROTOCOL_VIOLATION, QuicFrameType.ACK, str(error)) from error
-        if self.sending.finished():
+        if self.packet_sender.finished():
             self._rare = True  # aioquic forgets the streams, and may grant the peer new ones
 
     def _datagram_frame(self, kind: int, payload: bytes, at: int) -> int:

@@ -11,7 +11,7 @@ from aioquic.quic.packet import QuicStreamFrame
 from aioquic.quic.stream import FinalSizeError, QuicStreamReceiver, QuicStreamSender
 
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.flight import Sent
+from bicoastal.transports.quic.sent_packets import SentPacket
 from bicoastal.transports.quic.wire import encode_varint
 from bicoastal.transports.recovery.ranges import RangeSet
 
@@ -77,7 +77,7 @@ class OutgoingStream(QuicStreamSender):
         offset = (start | (3 << 62 if self._offset_bytes == 8 else 2 << 30)).to_bytes(self._offset_bytes, "big")
         return b"".join((b"%c%b%b" % (kind, self._id, offset), *self.read(start, stop)))
 
-    def on_acked(self, packet: Sent) -> None:
+    def on_acked(self, packet: SentPacket) -> None:
         """Octets have arrived."""
         self._delivered.add(*packet.span)
         if self._lost:
@@ -85,7 +85,7 @@ class OutgoingStream(QuicStreamSender):
         if self._fixed_end and self._delivered.total == self.end:
             self.is_finished = True
 
-    def on_lost(self, packet: Sent) -> None:
+    def on_lost(self, packet: SentPacket) -> None:
         """Octets are to be sent again, those that another packet brought excepted."""
         missing = self._delivered.add(*packet.span)
         for start, stop in missing:
@@ -130,7 +130,7 @@ class OutgoingControl(OutgoingStream):
         """Return queued octets."""
         return [bytes(self._octets[start - self._begin : stop - self._begin])]
 
-    def on_acked(self, packet: Sent) -> None:
+    def on_acked(self, packet: SentPacket) -> None:
         """Octets have arrived: forget those before the first gap."""
         super().on_acked(packet)
         for start, stop in self._delivered:
