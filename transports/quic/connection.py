@@ -6,31 +6,27 @@ cost less than half of what aioquic needs. Both ways share keys, packet numbers,
 sees one connection.
 """
 
-from typing import Any
+import ssl
+from collections import deque
 
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.connection import (
-    END_STATES,
-    QuicConnection,
-    QuicConnectionError,
-    QuicConnectionState,
-    QuicReceiveContext,
-)
 from aioquic.quic.events import QuicEvent
-from aioquic.quic.packet import QuicTransportParameters
-from aioquic.tls import Epoch
+from aioquic.quic.packet import QuicProtocolVersion
+from aioquic.tls import CipherSuite
 from cryptography import x509
 
 from bicoastal.transports.base import Rng
 from bicoastal.transports.events import Buffer
+from bicoastal.transports.quic.aioquic_private import AioquicConnection, QuicConnectionError
+from bicoastal.transports.quic.credentials import Credentials
 from bicoastal.transports.quic.frames import FrameReader
-from bicoastal.transports.quic.handshake import CONNECTION_ID_BYTES, with_globals
 from bicoastal.transports.quic.packet_sender import Outgoing, PacketSender
 from bicoastal.transports.quic.received_packets import ReceivedPackets
 from bicoastal.transports.quic.recovery import ApplicationSpace, CountingWindow, Recovery
 from bicoastal.transports.quic.sent_packets import SentPacket, SentPackets
-from bicoastal.transports.quic.streams import OutgoingControl, OutgoingMessage
+from bicoastal.transports.quic.streams import Incoming, OutgoingControl, OutgoingMessage
 from bicoastal.transports.quic.wire import (
+    CONNECTION_ID_BYTES,
     NUMBER_BYTES,
     RESERVED,
     TAG_BYTES,
@@ -39,13 +35,48 @@ from bicoastal.transports.quic.wire import (
     Rejected,
     count_packets,
 )
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
-PEER = "peer"  # the only network address there is: a path of ours is one pair of addresses
+PEER = "peer"  # the only network address there is: a path is one pair of addresses
+ALPN = "bicoastal"
+WINDOW_BYTES = 1 << 32  # flow control must not limit a burst: twice the BDP of 200 Gbit/s over 80 ms
+IDLE_TIMEOUT_S = 86400.0  # connections outlive the computation between two bursts
 MAX_ACK_DELAY_MS = 5  # told to the peer: our ACK timer, and what a real clock adds to it
 TIMER_SLACK_S = 1e-6  # aioquic's loss timer is set to sent + delay and tested as sent <= now - delay: rounding differs
 KEY_LIMIT_PACKETS = 1 << 22  # after which keys are updated: RFC 9001 §6.6 allows AES-GCM 2^23
 _PING = b"\x01"
+
+
+def make_configuration(
+    *, is_client: bool, credentials: Credentials, max_datagram_bytes: int, alpn: str = ALPN, name: str = "bicoastal"
+) -> QuicConfiguration:
+    """Return the configuration of one end. max_datagram_bytes: UDP payload that the path's MTU leaves.
+
+    credentials: a server shows its own. A client shows those under `client`, if there are any.
+
+    The only cipher suite is AES-128-GCM, the cheapest of TLS 1.3's (RFC 8446 §9.1 makes it mandatory), and the only
+    version is 1 (RFC 9000). Raises FieldError for a path too narrow for QUIC: RFC 9000 §14 requires 1200 octets.
+    """
+    if max_datagram_bytes < 1200:
+        raise FieldError("mtu_bytes", f"{max_datagram_bytes} octets of UDP payload; QUIC needs 1200 (RFC 9000 §14)")
+    own = credentials.client if is_client else credentials
+    return QuicConfiguration(
+        is_client=is_client,
+        alpn_protocols=[alpn],
+        certificate=own.certificate if own is not None else None,
+        private_key=own.private_key if own is not None else None,
+        cipher_suites=[CipherSuite.AES_128_GCM_SHA256],
+        connection_id_length=CONNECTION_ID_BYTES,
+        idle_timeout=IDLE_TIMEOUT_S,
+        max_data=WINDOW_BYTES,
+        max_stream_data=WINDOW_BYTES,
+        max_datagram_size=max_datagram_bytes,
+        max_datagram_frame_size=65535,
+        server_name=name if is_client else None,
+        supported_versions=[QuicProtocolVersion.VERSION_1],
+        verify_mode=ssl.CERT_REQUIRED if is_client else ssl.CERT_NONE,
+    )
 
 
 class _AckOfAck:
@@ -56,20 +87,21 @@ class _AckOfAck:
         self.outstanding = False
 
     def on_acked(self, packet: SentPacket) -> None:
-        """The peer knows of everything up to the number it was told."""
+        """Forget what the peer now knows: everything up to the largest number of the ACK frame."""
         self._received.settle(packet.span[0])
         self.outstanding = False
 
     def on_lost(self, packet: SentPacket) -> None:
-        """Ask again with a later ACK."""
+        """Let a later ACK ask again."""
         self.outstanding = False
 
 
-class BulkConnection(FrameReader):
+class BulkConnection:
     """One end of a connection, over one path.
 
-    sent, received: the books of the two directions. continuous: hand on incoming streams as they arrive, not whole.
-    The owner calls `receive`, `outgoing`, `timer`, `on_timer` and `next_event` in place of aioquic's verbs.
+    sent, received: the packets of the two directions. continuous: incoming streams are handed on as they arrive;
+    otherwise each one when it is whole. The owner calls `connect` (a client), `receive`, `outgoing`, `timer`,
+    `on_timer` and `next_event`.
     """
 
     def __init__(
@@ -84,123 +116,118 @@ class BulkConnection(FrameReader):
         continuous: bool,
         original_destination_connection_id: bytes | None = None,
     ) -> None:
-        super().__init__(
+        self.sent = sent
+        self.received = received
+        self.last_heard_s = -INFINITY
+        self._space = ApplicationSpace(received)
+        self._aioquic = AioquicConnection(
             configuration=configuration,
             rng=rng,
             pinned=pinned,
+            max_ack_delay_ms=MAX_ACK_DELAY_MS,
+            make_recovery=lambda send_probe: Recovery(
+                configuration=configuration, sent=sent, send_probe=send_probe, on_loss=self.look_again
+            ),
+            application_space=self._space,
+            make_window=CountingWindow,
+            make_receiver=lambda stream_id: Incoming(stream_id, continuous=continuous),
             original_destination_connection_id=original_destination_connection_id,
         )
-        self.sent = sent
-        self.received = received
         self.packet_sender = PacketSender(
             path_id=path_id,
             sent=sent,
             datagram_bytes=configuration.max_datagram_size,
-            credit=self,
+            credit=self._aioquic,
             seal=self._seal,
         )
-        self.last_heard_s = -INFINITY
-        self._ended = False
-        self._continuous = continuous
-        self._rare = False  # aioquic may have something to send
-        self._accepted = 0  # packets of a datagram that aioquic took
+        self._recovery = self._aioquic.recovery
+        self._events: deque[QuicEvent] = deque()
+        self._frames = FrameReader(
+            aioquic=self._aioquic,
+            sent=sent,
+            packet_sender=self.packet_sender,
+            events=self._events,
+            look_again=self.look_again,
+        )
+        self._datagram_bytes = configuration.max_datagram_size
+        self._is_client = configuration.is_client
+        self._look = False  # aioquic may have something to send
         self._keys: tuple[Protection, Protection] | None = None  # to receive with, to send with
-        self._old_keys: Protection | None = None  # to receive with what left before an update
-        self._keys_end = 0  # the packet number at which they are to be updated
+        self._old_keys: Protection | None = None  # for packets that left before an update of the keys
+        self._keys_end = 0  # the packet number at which the keys are updated
+        self._update_wanted = False
         self._ack_of_ack = _AckOfAck(received)
         self._control: OutgoingControl | None = None
-        self._recovery = self._loss = Recovery(
-            configuration=configuration, sent=sent, send_probe=self._send_probe, on_loss=self.look_again
-        )
+
+    def connect(self, now: float) -> None:
+        """Begin the handshake. Only for a client, and once."""
+        self._aioquic.connect(PEER, now)
+
+    def close(self, *, error_code: int, reason: str) -> None:
+        """Close the connection, and tell the peer why."""
+        self._aioquic.close(error_code=error_code, reason_phrase=reason)
+        self._look = True
 
     def look_again(self) -> None:
-        """Ask aioquic what it has to send."""
-        self._rare = True
-
-    def _set_state(self, state: QuicConnectionState) -> None:
-        super()._set_state(state)
-        self._ended = state in END_STATES
-
-    def _initialize(self, peer_cid: bytes) -> None:
-        super()._initialize(peer_cid)
-        self._space = ApplicationSpace(self.received)
-        for epoch in (Epoch.INITIAL, Epoch.HANDSHAKE):
-            self._spaces[epoch].received_packets = CountingWindow(self._count_accepted)
-        self._spaces[Epoch.ONE_RTT] = self._space
-        self._loss.spaces = list(self._spaces.values())
-
-    def _serialize_transport_parameters(self) -> bytes:
-        def parameters(**values: Any) -> QuicTransportParameters:
-            return QuicTransportParameters(**(values | {"max_ack_delay": MAX_ACK_DELAY_MS}))
-
-        serialize = with_globals(QuicConnection._serialize_transport_parameters, QuicTransportParameters=parameters)
-        octets: bytes = serialize(self)
-        return octets
-
-    def _confirm_handshake(self) -> None:
-        super()._confirm_handshake()
-        self.sent.confirmed = True
-        self._update_keys()
+        """Ask aioquic at the next `outgoing` what it has to send."""
+        self._look = True
 
     @property
     def packet_bytes(self) -> int:
         """How many octets of frames a packet holds."""
-        return self._max_datagram_size - 1 - len(self._peer_cid.cid) - NUMBER_BYTES - TAG_BYTES
+        return self._datagram_bytes - 1 - len(self._aioquic.peer_connection_id) - NUMBER_BYTES - TAG_BYTES
 
     @property
     def is_open(self) -> bool:
-        """Tell whether application data can be sent: this end's handshake is complete, and nobody has closed."""
-        return self._keys is not None and not self._ended
+        """Tell whether application data can be sent: this end's handshake is complete, and no end has closed."""
+        return self._keys is not None and not self._aioquic.ended
 
     # -- what the application offers ----------------------------------------------------------------------------------
 
     def open_message(self, message_id: int, data: Buffer) -> None:
         """Send a message on a stream of its own. Only while `is_open`."""
-        stream_id = self.get_next_available_stream_id(is_unidirectional=True)
-        stream = self._get_or_create_stream_for_send(stream_id)
-        message = OutgoingMessage(stream_id, message_id, data, packet_bytes=self.packet_bytes)
-        stream.sender = message
+        packet_bytes = self.packet_bytes
+        stream, message = self._aioquic.open_stream(
+            lambda stream_id: OutgoingMessage(stream_id, message_id, data, packet_bytes=packet_bytes)
+        )
         self.packet_sender.add(stream, message)
-        self._rare = self._rare or stream.is_blocked
+        self._look = self._look or stream.is_blocked
 
     def append_control(self, data: bytes) -> None:
         """Send octets on the control stream, the first that this end opens. Only while `is_open`."""
         if self._control is None:
-            stream_id = self.get_next_available_stream_id(is_unidirectional=True)
-            stream = self._get_or_create_stream_for_send(stream_id)
-            self._control = OutgoingControl(stream_id, packet_bytes=self.packet_bytes)
-            stream.sender = self._control
+            packet_bytes = self.packet_bytes
+            stream, self._control = self._aioquic.open_stream(
+                lambda stream_id: OutgoingControl(stream_id, packet_bytes=packet_bytes)
+            )
             self.packet_sender.add(stream, self._control)
         self._control.append(data)
 
-    def credit_left(self) -> int:
-        """Return how much new stream data the peer takes."""
-        return self._remote_max_data - self._remote_max_data_used
-
-    def use_credit(self, size: int) -> None:
-        """Use some of it."""
-        self._remote_max_data_used += size
+    def finish_stream(self, stream_id: int) -> None:
+        """End this end's half of a stream that the peer has opened; nothing was sent on it."""
+        self._aioquic.send_stream_data(stream_id, b"", end_stream=True)
 
     def probe(self, now: float) -> None:
-        """Let something leave that asks for an answer: what the handshake still owes, or a PING.
+        """Send something that asks for an acknowledgement: CRYPTO data that the handshake still owes, or a PING.
 
         RFC 9002 §6.2.3 lets an endpoint send unacknowledged CRYPTO data earlier than the probe timer would, a limited
         number of times.
         """
-        if self._handshake_confirmed:
+        if self._aioquic.confirmed:
             self.sent.probe(now)
         else:
-            self._loss.reschedule_data(now=now)
-            self._rare = True
+            self._recovery.reschedule_data(now=now)
+            self._look = True
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> bool:
         """Take the payload of a UDP datagram; tell whether every packet in it was genuine."""
-        if self._ended:
+        aioquic = self._aioquic
+        if aioquic.ended:
             return False
         keys = self._keys
-        if keys is not None and data[:1] and data[0] & 0xC0 == 0x40 and data[1:9] == self.host_cid:
+        if keys is not None and data[:1] and data[0] & 0xC0 == 0x40 and data[1:9] == aioquic.host_cid:
             try:
                 number, first, payload = keys[0].unprotect(data, CONNECTION_ID_BYTES, self.received.expected)
             except Rejected:
@@ -225,60 +252,62 @@ class BulkConnection(FrameReader):
                 return True
         return self._receive_slow(data, now)
 
-    def request_key_update(self) -> None:
-        """Update the keys now; before the handshake is confirmed, as soon as it is (RFC 9001 §6.1)."""
-        super().request_key_update()
-        self._update_keys()
-
-    def _update_keys(self) -> None:
-        """Do at once what aioquic would do with its next packet."""
-        pair = self._cryptos[Epoch.ONE_RTT]
-        if self._keys is not None and pair._update_key_requested:
-            pair._update_key("local_update")
-            self._follow_keys(-INFINITY)
-
     def _receive_fast(self, number: int, payload: bytes, now: float) -> None:
         received = self.received
         if not received.add(number, now):
             return
         self.last_heard_s = now
         try:
-            eliciting = self._frames(payload, now)
+            eliciting = self._frames.read(payload, now)
         except QuicConnectionError as error:
-            self.close(error_code=error.error_code, frame_type=error.frame_type, reason_phrase=error.reason_phrase)
-            self._rare = True
+            self._aioquic.close(
+                error_code=error.error_code, frame_type=error.frame_type, reason_phrase=error.reason_phrase
+            )
+            self._look = True
             return
-        self._close_at = now + self._idle_timeout()
+        if self._look:
+            self._follow(now)
+        self._aioquic.keep_alive(now)
         if eliciting:
             received.owe(now)
 
     def _receive_slow(self, data: bytes, now: float) -> bool:
         """Let aioquic have a datagram; tell whether it took every packet in it."""
         count, sound = count_packets(data, id_bytes=CONNECTION_ID_BYTES)
-        self._accepted = 0
-        if self._network_paths or not self._is_client:
-            if self._spaces:
+        aioquic = self._aioquic
+        accepted = 0
+        if aioquic.begun or not self._is_client:
+            if aioquic.initialized:
                 self._space.now = now
-                self.sent.next_number = self._packet_number
-            super().receive_datagram(data, PEER, now)
-        self._rare = True
-        if self._spaces and self._space.ack_at is not None:
+                self.sent.next_number = aioquic.next_number
+            accepted = aioquic.receive(data, PEER, now)
+        self._look = True
+        self._follow(now)
+        if aioquic.initialized and self._space.ack_at is not None:
             self._space.ack_at = None
             self.received.owe(now)
-        if self._handshake_complete:
-            self._follow_keys(now)
-        if self._accepted:
+        if accepted:
             self.last_heard_s = now
-        return sound and self._accepted == count
+        return sound and accepted == count
+
+    def _follow(self, now: float) -> None:
+        """Take over what aioquic has come to: events, the end of the handshake, keys that the peer has updated."""
+        aioquic = self._aioquic
+        self._events += aioquic.drain_events()
+        if aioquic.confirmed:
+            self.sent.confirmed = True
+        if aioquic.complete:
+            self._follow_keys(now)
+        self._update_keys(now)
 
     def _follow_keys(self, now: float) -> None:
         """Use the keys that aioquic uses: at the end of the handshake, and after the peer has updated them."""
-        pair = self._cryptos[Epoch.ONE_RTT]
-        if not (pair.recv.is_valid() and pair.send.is_valid()):
+        pair = self._aioquic.keys
+        if pair is None:
             return
         keys = self._keys
         if keys is None:
-            self.sent.peer_ack_delay_s = self._loss.max_ack_delay
+            self.sent.peer_ack_delay_s = self._recovery.max_ack_delay
             if self._recovery.handshake_rtt_s is not None:
                 self.sent.rtt.sample(self._recovery.handshake_rtt_s, now)
             self._keys = Protection(pair.recv), Protection(pair.send)
@@ -287,38 +316,39 @@ class BulkConnection(FrameReader):
             self._keys = Protection(pair.recv, keys[0]), Protection(pair.send, keys[1])
         else:
             return
-        self._keys_end = self._packet_number + KEY_LIMIT_PACKETS
+        self._keys_end = self._aioquic.next_number + KEY_LIMIT_PACKETS
 
-    def _count_accepted(self) -> None:
-        self._accepted += 1
+    def request_key_update(self, now: float = -INFINITY) -> None:
+        """Update the keys now; before the handshake is confirmed, as soon as it is (RFC 9001 §6.1)."""
+        self._update_wanted = True
+        self._update_keys(now)
 
-    def _payload_received(
-        self, context: QuicReceiveContext, plain: bytes, crypto_frame_required: bool = False
-    ) -> tuple[bool, bool]:
-        self._accepted += 1
-        return super()._payload_received(context, plain, crypto_frame_required)
+    def _update_keys(self, now: float) -> None:
+        if self._update_wanted and self._keys is not None and self._aioquic.confirmed:
+            self._update_wanted = False
+            self._aioquic.update_keys()
+            self._follow_keys(now)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def outgoing(self, now: float) -> list[Outgoing]:
         """Return, and forget, what is to be sent; departures never decrease."""
         out: list[Outgoing] = []
-        packet_sender = self.packet_sender
-        if self._rare or not self._handshake_confirmed:
+        aioquic, packet_sender = self._aioquic, self.packet_sender
+        if self._look or not aioquic.confirmed:
             depart_at = max(now, packet_sender.last_departure_s)
-            datagrams = super().datagrams_to_send(now) if self._network_paths else []
+            datagrams = aioquic.datagrams_to_send(now) if aioquic.begun else []
             if self._recovery.expired:
                 self._recovery.expired = False
-                if len(datagrams) == 1:  # RFC 9002 §6.2.4: two, lest the next expiry be twice as far
+                if len(datagrams) == 1:  # RFC 9002 §6.2.4: two, since otherwise the next expiry is twice as far
                     self._recovery.reschedule_data(now=now)
-                    datagrams += super().datagrams_to_send(now)
+                    datagrams += aioquic.datagrams_to_send(now)
             for data, _ in datagrams:
                 out.append(Outgoing(data, depart_at))
                 packet_sender.packets += 1
-            self._rare = self._aioquic_waits()
-            if self._handshake_complete and self._keys is None:
-                self._follow_keys(now)
-        if self._keys is None or self._ended:
+            self._look = aioquic.has_pending()
+            self._follow(now)
+        if self._keys is None or aioquic.ended:
             return out
         if self.received.ack_at <= now:
             out.append(self._acknowledge(now))
@@ -338,47 +368,39 @@ class BulkConnection(FrameReader):
 
     def _seal(self, frames: bytes) -> tuple[int, bytes]:
         """Return the next packet number and its packet."""
-        number = self._packet_number
-        self._packet_number = number + 1
-        if number >= self._keys_end and self._handshake_confirmed:
+        aioquic = self._aioquic
+        number = aioquic.take_number()
+        if number >= self._keys_end and aioquic.confirmed:
             self.request_key_update()
         keys = self._keys
         if keys is None:
             raise RuntimeError("there are no keys yet")
-        return number, keys[1].protect(self._peer_cid.cid, number, frames)
-
-    def _aioquic_waits(self) -> bool:
-        """Tell whether aioquic still has something to send: the window did not let it."""
-        return bool(
-            self._close_pending
-            or self._handshake_done_pending
-            or self._probe_pending
-            or self._ping_pending
-            or self._retire_connection_ids
-            or self._streams_blocked_pending
-            or any(not identifier.was_sent for identifier in self._host_cids)
-        )
+        return number, keys[1].protect(aioquic.peer_connection_id, number, frames)
 
     # -- time and events ----------------------------------------------------------------------------------------------
 
     def timer(self) -> float:
         """Return when `on_timer` or `outgoing` is due (inf: never)."""
-        at = INFINITY if self._close_at is None else self._close_at
-        if self._ended:
+        aioquic = self._aioquic
+        close_at = aioquic.close_at
+        at = INFINITY if close_at is None else close_at
+        if aioquic.ended:
             return at
-        if not self._handshake_confirmed and self._close_at is not None:
-            at = min(at, (super().get_timer() or INFINITY) + TIMER_SLACK_S)
+        if close_at is not None and not aioquic.confirmed:
+            at = min(at, (aioquic.get_timer() or INFINITY) + TIMER_SLACK_S)
         if self._keys is not None:
             at = min(at, self.received.ack_at, self.sent.timer(), self.packet_sender.pace_at)
         return at
 
     def on_timer(self, now: float) -> None:
-        """Do what is due."""
-        closing = self._close_at is not None and now >= self._close_at
-        if closing or not self._handshake_confirmed:
-            super().handle_timer(now)
-            self._rare = True
-        if self._keys is not None and not self._ended:
+        """Let aioquic's timer and the loss timer act, if their time has come."""
+        aioquic = self._aioquic
+        close_at = aioquic.close_at
+        if (close_at is not None and now >= close_at) or not aioquic.confirmed:
+            aioquic.handle_timer(now)
+            self._look = True
+            self._follow(now)
+        if self._keys is not None and not aioquic.ended:
             self.sent.on_timer(now)
 
     def next_event(self) -> QuicEvent | None:

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from aioquic.quic.stream import QuicStream
-
 from bicoastal.transports.congestion.base import pacing_ahead_s
 from bicoastal.transports.congestion.loss_based import LossBased
+from bicoastal.transports.quic.aioquic_private import QuicStream
 from bicoastal.transports.quic.sent_packets import Cargo, SentPacket, SentPackets
 from bicoastal.transports.quic.streams import OutgoingControl, OutgoingStream
 from bicoastal.transports.quic.symbols import SymbolOutcome, SymbolSource

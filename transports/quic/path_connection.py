@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-from aioquic._buffer import Buffer as AioquicBuffer
-from aioquic._crypto import CryptoError
 from aioquic.quic.crypto import CryptoPair
 from aioquic.quic.events import ConnectionTerminated, DatagramFrameReceived, StreamDataReceived
 from aioquic.quic.packet import QuicErrorCode, QuicPacketType, QuicProtocolVersion, pull_quic_header
@@ -11,15 +9,15 @@ from aioquic.quic.packet import QuicErrorCode, QuicPacketType, QuicProtocolVersi
 from bicoastal.transports.base import Counters, Datagram, PathView, Rng
 from bicoastal.transports.congestion.base import CongestionControl
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.connection import PEER, BulkConnection
+from bicoastal.transports.quic.aioquic_private import AioquicBuffer, CryptoError
+from bicoastal.transports.quic.connection import BulkConnection, make_configuration
 from bicoastal.transports.quic.credentials import Credentials
-from bicoastal.transports.quic.handshake import CONNECTION_ID_BYTES, make_configuration
 from bicoastal.transports.quic.packet_sender import SYMBOL_HEADER_BYTES
 from bicoastal.transports.quic.received_packets import ReceivedPackets
 from bicoastal.transports.quic.sent_packets import SentPackets
 from bicoastal.transports.quic.streams import IDENTIFIER_BYTES
 from bicoastal.transports.quic.symbols import SymbolOutcome, SymbolSource
-from bicoastal.transports.quic.wire import NUMBER_BYTES, TAG_BYTES
+from bicoastal.transports.quic.wire import CONNECTION_ID_BYTES, NUMBER_BYTES, TAG_BYTES
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.wan.units import INFINITY
 
@@ -223,7 +221,7 @@ class PathConnection:
             return []
         if self._client and self._begun_s is None:
             self._begun_s = now
-            connection.connect(PEER, now)
+            connection.connect(now)
         path_id = self.path_id
         return [
             Datagram(path_id, data, HEADERS_BYTES + len(data), depart_at, 0, burst_left)
@@ -324,8 +322,7 @@ class PathConnection:
         if not self.failure:
             self.failure = reason
             if self._connection is not None:
-                self._connection.close(error_code=QuicErrorCode.APPLICATION_ERROR, reason_phrase=reason)
-                self._connection.look_again()
+                self._connection.close(error_code=QuicErrorCode.APPLICATION_ERROR, reason=reason)
 
     def _take_message(self, event: StreamDataReceived, connection: BulkConnection) -> None:
         data = memoryview(event.data)
@@ -334,7 +331,7 @@ class PathConnection:
             return
         self._messages.append((int.from_bytes(data[:IDENTIFIER_BYTES], "big"), data[IDENTIFIER_BYTES:]))
         if not event.stream_id & 2:  # it could be answered on the same stream: nothing will be
-            connection.send_stream_data(event.stream_id, b"", end_stream=True)
+            connection.finish_stream(event.stream_id)
 
 
 def total_counters(links: Iterable[PathConnection], *, rejected: int) -> Counters:

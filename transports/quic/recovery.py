@@ -6,12 +6,17 @@ aioquic handles Initial and Handshake packets. 1-RTT packets are passed on to `S
 from collections.abc import Callable
 
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.connection import QuicConnectionError
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
-from aioquic.quic.packet_builder import QuicDeliveryState, QuicSentPacket
-from aioquic.quic.rangeset import RangeSet as AioquicRangeSet
-from aioquic.quic.recovery import QuicPacketNumberWindow, QuicPacketPacer, QuicPacketRecovery, QuicPacketSpace
 
+from bicoastal.transports.quic.aioquic_private import (
+    AioquicRangeSet,
+    HandshakeRecovery,
+    QuicConnectionError,
+    QuicDeliveryState,
+    QuicPacketNumberWindow,
+    QuicPacketSpace,
+    QuicSentPacket,
+)
 from bicoastal.transports.quic.received_packets import ReceivedPackets
 from bicoastal.transports.quic.sent_packets import SentPacket, SentPackets
 
@@ -40,18 +45,8 @@ class Frames:
             handler(state, *arguments)
 
 
-class Unpaced(QuicPacketPacer):
-    """No pacing: what aioquic sends by itself is a handful of packets."""
-
-    def update_rate(self, congestion_window: int, smoothed_rtt: float) -> None:
-        """Do nothing, so that there is no rate."""
-
-
-class Recovery(QuicPacketRecovery):
-    """aioquic's loss recovery for the handshake, `SentPackets` for everything after it.
-
-    expired: its probe timer has, and a second probe is to follow the first.
-    """
+class Recovery(HandshakeRecovery):
+    """aioquic's loss recovery for the handshake, `SentPackets` for everything after it."""
 
     def __init__(
         self,
@@ -61,44 +56,25 @@ class Recovery(QuicPacketRecovery):
         send_probe: Callable[[], None],
         on_loss: Callable[[], None],
     ) -> None:
-        super().__init__(
-            congestion_control_algorithm="reno",
-            initial_rtt=configuration.initial_rtt,
-            max_datagram_size=configuration.max_datagram_size,
-            peer_completed_address_validation=not configuration.is_client,
-            send_probe=send_probe,
-        )
-        self._pacer = Unpaced(max_datagram_size=configuration.max_datagram_size)
+        super().__init__(configuration=configuration, send_probe=send_probe)
         self._sent = sent
         self._on_loss = on_loss
-        self.expired = False
 
     @property
     def bytes_in_flight(self) -> int:
         """What is in flight, in all spaces."""
-        return self._sent.in_flight + int(self._cc.bytes_in_flight)
+        return self._sent.in_flight + super().bytes_in_flight
 
     @property
     def congestion_window(self) -> int:
         """The window that our own controller sets."""
         return int(self._sent.congestion.cwnd_bytes)
 
-    @property
-    def handshake_rtt_s(self) -> float | None:
-        """The round trip that the handshake has shown, if it has."""
-        return self._rtt_latest if self._rtt_initialized else None
-
     def get_probe_timeout(self, *, include_max_ack_delay: bool = True) -> float:
         """Return the PTO, of which aioquic makes idle and closing periods."""
         if self._sent.rtt.srtt_s is None:
             return float(super().get_probe_timeout(include_max_ack_delay=include_max_ack_delay))
         return self._sent.pto_s
-
-    def on_loss_detection_timeout(self, *, now: float) -> None:
-        """Do what the handshake's timer is due for."""
-        before = self._pto_count
-        super().on_loss_detection_timeout(now=now)
-        self.expired = self._pto_count > before
 
     def on_packet_sent(self, *, packet: QuicSentPacket, space: QuicPacketSpace) -> None:
         """Book a packet that aioquic has written."""

@@ -8,9 +8,9 @@ from abc import abstractmethod
 
 from aioquic.quic.events import StreamDataReceived
 from aioquic.quic.packet import QuicStreamFrame
-from aioquic.quic.stream import FinalSizeError, QuicStreamReceiver, QuicStreamSender
 
 from bicoastal.transports.events import Buffer
+from bicoastal.transports.quic.aioquic_private import FinalSizeError, QuicStreamSender, StreamReceiver
 from bicoastal.transports.quic.sent_packets import SentPacket
 from bicoastal.transports.quic.wire import encode_varint
 from bicoastal.transports.recovery.ranges import RangeSet
@@ -140,14 +140,14 @@ class OutgoingControl(OutgoingStream):
             break
 
 
-class Incoming(QuicStreamReceiver):
+class Incoming(StreamReceiver):
     """What one end receives on a stream: in pieces, by reference, in whatever order they come.
 
     continuous: hand octets on as soon as they are in order; otherwise all at once when the last is here.
     """
 
     def __init__(self, stream_id: int, *, continuous: bool) -> None:
-        super().__init__(stream_id=stream_id, readable=True)
+        super().__init__(stream_id)
         self._continuous = continuous
         self._received = RangeSet()
         self._pieces: list[tuple[int, Buffer]] = []
@@ -160,7 +160,7 @@ class Incoming(QuicStreamReceiver):
     def take(self, offset: int, data: Buffer, *, fin: bool) -> StreamDataReceived | None:
         """Take octets; return what is thereby ready. Raises FinalSizeError (RFC 9000 §4.5)."""
         stop = offset + len(data)
-        if fin or self._final_size is not None:
+        if fin or self.final_bytes is not None:
             self._check_final_size(stop, fin=fin)
         self.highest_offset = max(self.highest_offset, stop)
         if self.is_finished:
@@ -168,7 +168,7 @@ class Incoming(QuicStreamReceiver):
         view = memoryview(data)
         for start, end in self._received.add(offset, stop):
             self._pieces.append((start, view[start - offset : end - offset]))
-        complete = self._received.total == self._final_size
+        complete = self._received.total == self.final_bytes
         if complete:
             self.is_finished = True
         if complete or self._continuous:
@@ -176,13 +176,13 @@ class Incoming(QuicStreamReceiver):
         return None
 
     def _check_final_size(self, stop: int, *, fin: bool) -> None:
-        final = self._final_size
+        final = self.final_bytes
         if final is not None and (stop > final or (fin and stop != final)):
             raise FinalSizeError("Cannot change final size")
         if fin:
             if stop < self.highest_offset:
                 raise FinalSizeError("Data received beyond final size")
-            self._final_size = stop
+            self.final_bytes = stop
 
     def _hand_on(self, complete: bool) -> StreamDataReceived | None:
         pieces = self._pieces
@@ -199,4 +199,4 @@ class Incoming(QuicStreamReceiver):
         data = b"".join(piece for _, piece in pieces[:count])
         del pieces[:count]
         self._handed = at
-        return StreamDataReceived(data=data, end_stream=complete, stream_id=self._stream_id or 0)
+        return StreamDataReceived(data=data, end_stream=complete, stream_id=self.stream_id)
