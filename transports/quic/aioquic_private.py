@@ -1,16 +1,16 @@
 """The only module that uses names of aioquic which are private or undocumented, and the list of them.
 
-aioquic's documented interface carries whole connections: it offers datagrams in and out, events and timers. It does not
-let a caller choose the random numbers, pin a certificate, share packet numbers or keep the received octets without
-copying them. For these the names in `PRIVATE_NAMES` and `UNDOCUMENTED_MODULES` are needed. A test compares both with the
-installed aioquic, so that an upgrade which drops a name fails with the name and the reason.
+aioquic's documented interface carries whole connections: datagrams, events and timers. It does not let a caller choose
+the random numbers, pin a certificate, share packet numbers, or receive octets without copying them. For these the names
+in `PRIVATE_NAMES` and `UNDOCUMENTED_MODULES` are needed. A test compares both with the installed aioquic, so that an
+upgrade which drops a name fails with the name and the reason.
 
 `AioquicConnection` gives every use a public name. The rest of this package holds one, and derives from none of
 aioquic's classes that are not exported here.
 """
 
 from collections.abc import Callable
-from types import FunctionType, MethodType, SimpleNamespace
+from types import MethodType
 from typing import Any, TypeVar, cast
 
 from aioquic import tls
@@ -27,9 +27,9 @@ from aioquic.quic.rangeset import RangeSet as AioquicRangeSet
 from aioquic.quic.recovery import QuicPacketNumberWindow, QuicPacketPacer, QuicPacketRecovery, QuicPacketSpace
 from aioquic.quic.stream import FinalSizeError, QuicStream, QuicStreamReceiver, QuicStreamSender, StreamFinishedError
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import x25519
 
 from bicoastal.transports.base import Rng
+from bicoastal.transports.quic.seeding import SeededSources, with_globals
 
 __all__ = [
     "AioquicBuffer",
@@ -110,22 +110,8 @@ PRIVATE_NAMES = {
     },
     "QuicStreamReceiver": {
         "_final_size": "RESET_STREAM, which aioquic reads, must agree with the end of the data (RFC 9000 §4.5)",
-        "_stream_id": "the number of the stream whose data an event tells of",
     },
 }
-
-
-def with_globals(function: Callable[..., Any], **replacements: object) -> FunctionType:
-    """Return a copy of `function` for which some names of its module have other values.
-
-    aioquic draws its random numbers with `os.urandom` and `generate()` of its modules. Other values in the modules
-    themselves would change every other user of aioquic in the process. Raises TypeError for a function with a closure.
-    """
-    if not isinstance(function, FunctionType) or function.__closure__:
-        raise TypeError(f"{function!r} is no plain function")
-    bound = FunctionType(function.__code__, {**function.__globals__, **replacements}, function.__name__)
-    bound.__defaults__, bound.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    return bound
 
 
 class _Unpaced(QuicPacketPacer):
@@ -171,11 +157,7 @@ class StreamReceiver(QuicStreamReceiver):
 
     def __init__(self, stream_id: int) -> None:
         super().__init__(stream_id=stream_id, readable=True)
-
-    @property
-    def stream_id(self) -> int:
-        """The number of the stream."""
-        return self._stream_id or 0
+        self.stream_id = stream_id
 
     @property
     def final_bytes(self) -> int | None:
@@ -212,17 +194,7 @@ class AioquicConnection(quic.QuicConnection):
         make_receiver: Callable[[int], StreamReceiver],
         original_destination_connection_id: bytes | None = None,
     ) -> None:
-        def urandom(size: int) -> bytes:
-            return rng.getrandbits(8 * size).to_bytes(size, "big") if size else b""
-
-        def generate() -> x25519.X25519PrivateKey:
-            return x25519.X25519PrivateKey.from_private_bytes(urandom(32))
-
-        self.urandom = urandom
-        self.seeded_os = SimpleNamespace(urandom=urandom)
-        self.seeded_x25519 = SimpleNamespace(
-            X25519PrivateKey=SimpleNamespace(generate=generate), X25519PublicKey=x25519.X25519PublicKey
-        )
+        self.seeded = seeded = SeededSources(rng)
         self.pinned = pinned
         self.max_ack_delay_ms = max_ack_delay_ms
         self.application_space = application_space
@@ -230,14 +202,14 @@ class AioquicConnection(quic.QuicConnection):
         self.make_receiver = make_receiver
         self.ended = self.complete = False
         self.accepted = 0  # genuine packets of the present datagram
-        with_globals(quic.QuicConnection.__init__, os=self.seeded_os)(
+        with_globals(quic.QuicConnection.__init__, os=seeded.os)(
             self,
             configuration=configuration,
             original_destination_connection_id=original_destination_connection_id,
         )
         self.recovery = self._loss = make_recovery(self._send_probe)
         for name in ("_replenish_connection_ids", "_write_path_challenge_frame"):
-            method = with_globals(getattr(quic.QuicConnection, name), os=self.seeded_os)
+            method = with_globals(getattr(quic.QuicConnection, name), os=seeded.os)
             setattr(self, name, MethodType(method, self))
 
     # -- hooks that aioquic calls --------------------------------------------------------------------------------------
@@ -246,11 +218,11 @@ class AioquicConnection(quic.QuicConnection):
         super()._initialize(peer_cid)
         context, is_client = self.tls, self.configuration.is_client
         if is_client:
-            context.client_random = self.urandom(32)
+            context.client_random = self.seeded.urandom(32)
         context._supported_groups = [tls.Group.X25519]
         for name in ("_client_send_hello", "_server_handle_hello", "_client_handle_certificate_verify"):
             method = with_globals(
-                getattr(tls.Context, name), os=self.seeded_os, x25519=self.seeded_x25519, verify_certificate=self.verify
+                getattr(tls.Context, name), os=self.seeded.os, x25519=self.seeded.x25519, verify_certificate=self.verify
             )
             setattr(context, name, MethodType(method, context))
         if not is_client and self.pinned is not None:
@@ -310,11 +282,6 @@ class AioquicConnection(quic.QuicConnection):
         return self.recovery.handshake_confirmed
 
     @property
-    def begun(self) -> bool:
-        """Tell whether there is a network path: a client has connected, a server has received a genuine packet."""
-        return self.get_peer_address() is not None
-
-    @property
     def initialized(self) -> bool:
         """Tell whether there are packet-number spaces."""
         return bool(self._spaces)
@@ -326,7 +293,7 @@ class AioquicConnection(quic.QuicConnection):
 
     @property
     def next_number(self) -> int:
-        """The number of the next packet, whoever writes it."""
+        """The number of the next packet."""
         return self._packet_number
 
     def take_number(self) -> int:

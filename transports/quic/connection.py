@@ -6,19 +6,15 @@ cost less than half of what aioquic needs. Both ways share keys, packet numbers,
 sees one connection.
 """
 
-import ssl
 from collections import deque
 
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import QuicEvent
-from aioquic.quic.packet import QuicProtocolVersion
-from aioquic.tls import CipherSuite
 from cryptography import x509
 
 from bicoastal.transports.base import Rng
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.quic.aioquic_private import AioquicConnection, QuicConnectionError
-from bicoastal.transports.quic.credentials import Credentials
 from bicoastal.transports.quic.frames import FrameReader
 from bicoastal.transports.quic.packet_sender import Outgoing, PacketSender
 from bicoastal.transports.quic.received_packets import ReceivedPackets
@@ -35,48 +31,13 @@ from bicoastal.transports.quic.wire import (
     Rejected,
     count_packets,
 )
-from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 PEER = "peer"  # the only network address there is: a path is one pair of addresses
-ALPN = "bicoastal"
-WINDOW_BYTES = 1 << 32  # flow control must not limit a burst: twice the BDP of 200 Gbit/s over 80 ms
-IDLE_TIMEOUT_S = 86400.0  # connections outlive the computation between two bursts
 MAX_ACK_DELAY_MS = 5  # told to the peer: our ACK timer, and what a real clock adds to it
 TIMER_SLACK_S = 1e-6  # aioquic's loss timer is set to sent + delay and tested as sent <= now - delay: rounding differs
 KEY_LIMIT_PACKETS = 1 << 22  # after which keys are updated: RFC 9001 §6.6 allows AES-GCM 2^23
 _PING = b"\x01"
-
-
-def make_configuration(
-    *, is_client: bool, credentials: Credentials, max_datagram_bytes: int, alpn: str = ALPN, name: str = "bicoastal"
-) -> QuicConfiguration:
-    """Return the configuration of one end. max_datagram_bytes: UDP payload that the path's MTU leaves.
-
-    credentials: a server shows its own. A client shows those under `client`, if there are any.
-
-    The only cipher suite is AES-128-GCM, the cheapest of TLS 1.3's (RFC 8446 §9.1 makes it mandatory), and the only
-    version is 1 (RFC 9000). Raises FieldError for a path too narrow for QUIC: RFC 9000 §14 requires 1200 octets.
-    """
-    if max_datagram_bytes < 1200:
-        raise FieldError("mtu_bytes", f"{max_datagram_bytes} octets of UDP payload; QUIC needs 1200 (RFC 9000 §14)")
-    own = credentials.client if is_client else credentials
-    return QuicConfiguration(
-        is_client=is_client,
-        alpn_protocols=[alpn],
-        certificate=own.certificate if own is not None else None,
-        private_key=own.private_key if own is not None else None,
-        cipher_suites=[CipherSuite.AES_128_GCM_SHA256],
-        connection_id_length=CONNECTION_ID_BYTES,
-        idle_timeout=IDLE_TIMEOUT_S,
-        max_data=WINDOW_BYTES,
-        max_stream_data=WINDOW_BYTES,
-        max_datagram_size=max_datagram_bytes,
-        max_datagram_frame_size=65535,
-        server_name=name if is_client else None,
-        supported_versions=[QuicProtocolVersion.VERSION_1],
-        verify_mode=ssl.CERT_REQUIRED if is_client else ssl.CERT_NONE,
-    )
 
 
 class _AckOfAck:
@@ -276,7 +237,7 @@ class BulkConnection:
         count, sound = count_packets(data, id_bytes=CONNECTION_ID_BYTES)
         aioquic = self._aioquic
         accepted = 0
-        if aioquic.begun or not self._is_client:
+        if aioquic.get_peer_address() is not None or not self._is_client:
             if aioquic.initialized:
                 self._space.now = now
                 self.sent.next_number = aioquic.next_number
@@ -337,7 +298,7 @@ class BulkConnection:
         aioquic, packet_sender = self._aioquic, self.packet_sender
         if self._look or not aioquic.confirmed:
             depart_at = max(now, packet_sender.last_departure_s)
-            datagrams = aioquic.datagrams_to_send(now) if aioquic.begun else []
+            datagrams = aioquic.datagrams_to_send(now) if aioquic.get_peer_address() is not None else []
             if self._recovery.expired:
                 self._recovery.expired = False
                 if len(datagrams) == 1:  # RFC 9002 §6.2.4: two, since otherwise the next expiry is twice as far

@@ -10,8 +10,8 @@ from bicoastal.transports.base import Counters, Datagram, PathView, Rng
 from bicoastal.transports.congestion.base import CongestionControl
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.quic.aioquic_private import AioquicBuffer, CryptoError
-from bicoastal.transports.quic.connection import BulkConnection, make_configuration
-from bicoastal.transports.quic.credentials import Credentials
+from bicoastal.transports.quic.connection import BulkConnection
+from bicoastal.transports.quic.credentials import Credentials, make_configuration
 from bicoastal.transports.quic.packet_sender import SYMBOL_HEADER_BYTES
 from bicoastal.transports.quic.received_packets import ReceivedPackets
 from bicoastal.transports.quic.sent_packets import SentPackets

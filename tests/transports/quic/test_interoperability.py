@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.events import Connected, MessageReceived
-from bicoastal.transports.quic.connection import ALPN
-from bicoastal.transports.quic.credentials import Credentials, make_credentials
+from bicoastal.transports.quic.credentials import ALPN, Credentials, make_credentials
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
 from helpers.asyncio_endpoint import AsyncioEnd
 
