@@ -104,10 +104,13 @@ def stock(mtu_bytes: int, paths: int) -> tuple[Endpoint, Endpoint]:
 def transport(name: str) -> Callable[[int, int], tuple[Endpoint, Endpoint]]:
     spec = Registry.installed().resolve(name)
 
+    make_endpoint = spec.make_endpoint
+    assert make_endpoint is not None
+
     def make(mtu_bytes: int, paths: int) -> tuple[Endpoint, Endpoint]:
         views = tuple(PathView(path_id=i, name=f"path{i}", mtu_bytes=mtu_bytes) for i in range(paths))
         client, server = (
-            spec.make_endpoint(
+            make_endpoint(
                 EndpointContext(
                     role=role, flow="speed", paths=views, rng=Random(role), parameters=spec.make_parameters({})
                 )

@@ -10,7 +10,7 @@ from bicoastal.emulation.links.routes import Route, Wire
 from bicoastal.emulation.streams import stream
 from bicoastal.experiments.extrapolation.tails import trials as tails_trials
 from bicoastal.experiments.extrapolation.tails.model import Crossing, TailModel
-from bicoastal.transports.base import EndpointContext, PathView
+from bicoastal.transports.base import Endpoint, EndpointContext, PathView
 from bicoastal.transports.events import Connected, Event, MessageReceived
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli, LossSpec
@@ -89,6 +89,7 @@ def alone(transport: str, crossing: Crossing) -> float:
 
     def begin(_: object, now: float) -> None:
         found.append(now)
+        assert isinstance(client.machine, Endpoint)
         client.machine.send_message(1, bytes(int(crossing.payload_bytes)), now)
         client.pump(now)
 
@@ -96,6 +97,7 @@ def alone(transport: str, crossing: Crossing) -> float:
         context = EndpointContext(
             role=role, flow="alone", paths=(view,), rng=stream(0, role), parameters=spec.make_parameters({})
         )
+        assert spec.make_endpoint is not None
         return Port(driver, role, spec.make_endpoint(context), on_event)
 
     client, server = port("client"), port("server")

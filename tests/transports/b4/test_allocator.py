@@ -183,14 +183,14 @@ def test_candidates_that_are_level_but_for_rounding_do_not_wait_for_each_other()
     wants = {"AC": ((10, 26), (0.5, 2)), "CD": ((0.5, 2),), "CB": ((1, 5), (2, 17))}
     groups = [
         FlowGroup(
-            source=source,
-            destination=destination,
+            source=pair[0],
+            destination=pair[1],
             applications=tuple(
                 Application(name=str(index), weight=weight, demand_bps=gbps * G)
                 for index, (weight, gbps) in enumerate(own)
             ),
         )
-        for (source, destination), own in wants.items()
+        for pair, own in wants.items()
     ]
     check_quantised(Network(sites=tuple("ABCD"), edges=edges), groups, 3)
 

@@ -58,7 +58,8 @@ class Rig:
 
     def __init__(self, congestion: CongestionControl | None = None) -> None:
         self.cargo = Cargo()
-        self.congestion = congestion or Recording()
+        self.recorded = Recording()
+        self.congestion = congestion or self.recorded
         self.rtt = RttEstimator()
         for _ in range(100):
             self.rtt.sample(RTT_S, 0.0)
@@ -103,13 +104,13 @@ def test_one_loss_of_a_window_is_one_congestion_event() -> None:
     rig.ack(5, 6, 7, now=0.067)
     rig.ack(12, 13, 14, now=0.074)
     assert rig.cargo.lost == [0, 1, 2, 3, 4, 8, 9, 10, 11]
-    assert rig.congestion.said == ["congestion"]  # RFC 9002 §7.3.2: all were sent before the first was noticed
+    assert rig.recorded.said == ["congestion"]  # RFC 9002 §7.3.2: all were sent before the first was noticed
     rig.send(20, 0.100)
     for number in range(21, 25):
         rig.send(number, 0.101)
     rig.ack(24, now=0.161)
     assert rig.cargo.lost[-2:] == [20, 21]
-    assert rig.congestion.said == ["congestion", "congestion"]
+    assert rig.recorded.said == ["congestion", "congestion"]
 
 
 def test_cubic_keeps_seven_tenths_of_its_window() -> None:
@@ -129,7 +130,7 @@ def test_packets_sent_before_a_reduction_do_not_open_the_window() -> None:
     rig.ack(9, now=0.069)
     rig.send(10, 0.07)
     rig.ack(10, now=0.130)
-    assert [ack.in_recovery for ack in rig.congestion.acks] == [True, True, False]  # RFC 9002 §7.3.2
+    assert [ack.in_recovery for ack in rig.recorded.acks] == [True, True, False]  # RFC 9002 §7.3.2
 
 
 def test_silence_for_a_pto_lets_two_probes_leave_and_the_next_waits_twice_as_long() -> None:
@@ -140,7 +141,7 @@ def test_silence_for_a_pto_lets_two_probes_leave_and_the_next_waits_twice_as_lon
     rig.sent.on_timer(rig.sent.timer())
     assert rig.cargo.lost == [0, 1]
     assert rig.sent.probes == 2
-    assert rig.congestion.said == []  # RFC 9002 §6.2.4: a PTO is no congestion
+    assert rig.recorded.said == []  # RFC 9002 §6.2.4: a PTO is no congestion
     assert rig.sent.timer() == pytest.approx(0.005 + 2 * pto_s, abs=1e-3)
     rig.sent.congestion.cwnd_bytes = 1.0
     assert rig.sent.room(SIZE, limits=True)  # RFC 9002 §7.5: probes are not held back by the window
@@ -158,12 +159,12 @@ def test_losses_over_three_ptos_are_persistent_congestion() -> None:
     for number in range(10):
         rig.send(number, number * 0.030)
     rig.ack(9, now=0.330)
-    assert rig.congestion.said == ["congestion", "timeout"]  # RFC 9002 §7.6: 0.18 s, and 0.24 s are lost
+    assert rig.recorded.said == ["congestion", "timeout"]  # RFC 9002 §7.6: 0.18 s, and 0.24 s are lost
     rig = Rig()
     for number in range(6):
         rig.send(number, number * 0.030)
     rig.ack(5, now=0.210)
-    assert rig.congestion.said == ["congestion"]
+    assert rig.recorded.said == ["congestion"]
 
 
 def test_a_loss_that_was_none_is_taken_back_and_makes_patient() -> None:
@@ -174,7 +175,7 @@ def test_a_loss_that_was_none_is_taken_back_and_makes_patient() -> None:
     rig.ack(0, 1, 2, 3, now=0.064)
     assert rig.cargo.acked == [3, 2, 1, 0]
     assert rig.sent.spurious == 1
-    assert rig.congestion.said == ["congestion", "undo"]
+    assert rig.recorded.said == ["congestion", "undo"]
     rig.ack(5, 6, 7, 8, 9, 10, now=0.070)
     assert rig.cargo.lost == [0]  # no longer by counting
     patience_s = RTT_S + 2 * RTT_S / 4  # RFC 8985 §6.2 step 4, widened once
@@ -192,11 +193,11 @@ def test_the_delay_that_the_peer_reports_is_taken_off_but_never_more_than_it_pro
     rig = Rig()
     rig.send_all(3)
     rig.sent.on_ack([(0, 1)], 0.003, 0.063)
-    assert rig.congestion.acks[-1].rtt_s == pytest.approx(RTT_S)  # RFC 9002 §5.3
+    assert rig.recorded.acks[-1].rtt_s == pytest.approx(RTT_S)  # RFC 9002 §5.3
     rig.sent.on_ack([(1, 2)], 0.5, 0.001 + 0.080)
-    assert rig.congestion.acks[-1].rtt_s == pytest.approx(0.080 - 0.005)
+    assert rig.recorded.acks[-1].rtt_s == pytest.approx(0.080 - 0.005)
     rig.sent.on_ack([(2, 3)], 0.003, 0.002 + 0.0605)
-    assert rig.congestion.acks[-1].rtt_s == pytest.approx(0.0605)  # would be less than the least round trip
+    assert rig.recorded.acks[-1].rtt_s == pytest.approx(0.0605)  # would be less than the least round trip
 
 
 def test_declaring_a_path_silent_frees_all_it_carries_and_asks_for_a_probe() -> None:
@@ -204,7 +205,7 @@ def test_declaring_a_path_silent_frees_all_it_carries_and_asks_for_a_probe() -> 
     rig.send_all(100)
     rig.sent.declare_lost(0.2)
     assert rig.cargo.lost == list(range(100))
-    assert (rig.sent.in_flight, rig.sent.probes, rig.congestion.said) == (0, 1, [])
+    assert (rig.sent.in_flight, rig.sent.probes, rig.recorded.said) == (0, 1, [])
 
 
 class Touchy(dict[int, SentPacket]):
