@@ -9,32 +9,26 @@ from typing import Any
 
 from rich.console import Console
 
-from bicoastal import (
+from bicoastal import Results, Scenario, ScenarioError, load_scenario, run_tasks
+from bicoastal.commandline import (
     DEFAULT_SCENARIO,
     MAX_SEEDS,
-    AtScale,
-    Comparison,
     Override,
-    Results,
-    Scenario,
-    ScenarioError,
     check_transports,
-    comparison_document,
     format_time,
-    load_scenario,
     option,
     parse_override,
-    plan_runs,
-    run_tasks,
     setting,
 )
-from bicoastal.experiments.terminal.arguments import directory
+from bicoastal.experiments.terminal.arguments import as_options, directory
 from bicoastal.experiments.terminal.console import DONE, FAILED, UNSUPPORTED
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib, write_figures
 from bicoastal.experiments.terminal.progress import reporter
 from bicoastal.experiments.terminal.showing import show
 from bicoastal.experiments.terminal.tables import to_notes, to_table
+from bicoastal.planning import AtScale
+from bicoastal.runs import Comparison, comparison_document, plan_runs
 
 
 def add_parser(commands: Any) -> None:
@@ -84,16 +78,16 @@ def _compare(arguments: argparse.Namespace) -> int:
         transports = check_transports(
             arguments.transport or scenario.transports, label="--transport" if arguments.transport else ""
         )
-    seeds = scenario.seeds(arguments.seeds)
-    tasks = plan_runs(
-        scenario,
-        transports=transports,
-        seeds=seeds,
-        backend=arguments.backend,
-        impairment=arguments.impairment,
-        scale=arguments.scale or "auto",
-        settings=settings_of(arguments),
-    )
+    with as_options("seeds", "backend", "impairment", "scale"):
+        tasks = plan_runs(
+            scenario,
+            transports=transports,
+            seeds=scenario.seeds(arguments.seeds),
+            backend=arguments.backend,
+            impairment=arguments.impairment,
+            scale=arguments.scale or "auto",
+            settings=settings_of(arguments),
+        )
     out = arguments.out or Path("out") / scenario.name
     check_places(out, [OVERVIEW, SERIES])
     with reporter(tasks) as progress:

@@ -9,20 +9,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
-    Ceiling,
-    HostFacts,
-    MachineCeiling,
-    RunFailedError,
-    clean,
-    format_rate,
-    format_time,
-    machine_ceiling,
-    survey,
-)
+from bicoastal.backend import RunFailedError
+from bicoastal.commandline import format_rate, format_time
 from bicoastal.experiments.terminal.console import say
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
+from bicoastal.machine import Ceiling, HostFacts, MachineCeiling, clean, machine_ceiling, survey
 
 
 def add_parsers(commands: Any) -> None:

@@ -9,21 +9,11 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
-    DEFAULT_DEPLOYMENT,
-    Deployment,
-    Extrapolation,
-    Stage,
-    WideArea,
-    extrapolate,
-    format_rate,
-    format_size,
-    format_time,
-    parse_override,
-    rounded,
-)
+from bicoastal import Deployment, Extrapolation, extrapolate
+from bicoastal.commandline import format_rate, format_size, format_time, parse_override, rounded
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
+from bicoastal.planning import DEFAULT_DEPLOYMENT, Stage, WideArea
 
 WIDE_COLUMNS = 110
 SYMBOLS = (

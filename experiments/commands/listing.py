@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from bicoastal import (
-    ScenarioError,
-    list_backends,
-    list_deployments,
-    list_scenarios,
-    list_studies,
-    list_transports,
-)
+from bicoastal import ScenarioError, list_backends, list_deployments, list_scenarios, list_studies, list_transports
 from bicoastal.experiments.terminal.console import DONE, say
 
 _LISTS = {

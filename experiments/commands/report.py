@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bicoastal import open_results, written_whole
+from bicoastal import open_results
+from bicoastal.commandline import written_whole
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.console import DONE, say
 from bicoastal.experiments.terminal.pictures import prepare_matplotlib

@@ -10,7 +10,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
+from bicoastal import ScenarioError, Sizing, exposed_figure, size, stages_figure
+from bicoastal.commandline import format_rate, format_time, parse_override, parse_probability, rounded, shown
+from bicoastal.experiments.commands.extrapolate import add_case_options
+from bicoastal.experiments.terminal.arguments import directory
+from bicoastal.experiments.terminal.console import DONE, UNSUPPORTED
+from bicoastal.experiments.terminal.documents import say_document
+from bicoastal.experiments.terminal.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib, write_figures
+from bicoastal.experiments.terminal.showing import show
+from bicoastal.planning import (
     DEFAULT_LOSS,
     DEFAULT_SHARE,
     NO_TRANSPORT,
@@ -19,27 +27,10 @@ from bicoastal import (
     WITHOUT_MODEL,
     Fit,
     Need,
-    ScenarioError,
-    Sizing,
     SizingRow,
     evidence,
-    exposed_figure,
-    format_rate,
-    format_time,
-    parse_override,
-    parse_probability,
-    rounded,
-    shown,
-    size,
-    stages_figure,
     step_share,
 )
-from bicoastal.experiments.commands.extrapolate import add_case_options
-from bicoastal.experiments.terminal.arguments import directory
-from bicoastal.experiments.terminal.console import DONE, UNSUPPORTED
-from bicoastal.experiments.terminal.documents import say_document
-from bicoastal.experiments.terminal.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib, write_figures
-from bicoastal.experiments.terminal.showing import show
 
 MOST_LOSS = 0.1  # larger than on any path that is used for training
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"))

@@ -10,27 +10,16 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
-    MAX_SEEDS,
-    Group,
-    Results,
-    ScenarioError,
-    Study,
-    check_transports,
-    comparison_document,
-    format_milliseconds,
-    load_study,
-    plan_study,
-    run_tasks,
-    unfinished,
-)
+from bicoastal import Results, ScenarioError, Study, load_study, plan_study, run_tasks
+from bicoastal.commandline import MAX_SEEDS, check_transports, format_milliseconds
 from bicoastal.experiments.commands.compare import exit_code, overrides_of, settings_of
-from bicoastal.experiments.terminal.arguments import directory
+from bicoastal.experiments.terminal.arguments import as_options, directory
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.pictures import prepare_matplotlib, write_figures
 from bicoastal.experiments.terminal.progress import reporter
 from bicoastal.experiments.terminal.showing import show
 from bicoastal.experiments.terminal.tables import STATUS_STYLES, to_notes
+from bicoastal.runs import Group, comparison_document, unfinished
 
 _SHOWN = ("n", "bound", "p50", "p99", "max", "efficiency", "overhead")
 _MOST_TOLD = 10  # reasons of runs that did not go well; the page of `report` has all
@@ -65,14 +54,15 @@ def _sweep(arguments: argparse.Namespace) -> int:
         transports = check_transports(
             arguments.transport or study.transports, label="--transport" if arguments.transport else ""
         )
-    tasks = plan_study(
-        study,
-        transports=transports,
-        seeds=arguments.seeds,
-        backend=arguments.backend,
-        scale=arguments.scale or "auto",
-        settings=settings_of(arguments),
-    )
+    with as_options("seeds", "backend", "scale"):
+        tasks = plan_study(
+            study,
+            transports=transports,
+            seeds=arguments.seeds,
+            backend=arguments.backend,
+            scale=arguments.scale or "auto",
+            settings=settings_of(arguments),
+        )
     out = arguments.out or Path("out") / study.name
     missing = unfinished(tasks, out) if arguments.resume else tasks
     with reporter(missing) as progress:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bicoastal import ScenarioError, cut
+from bicoastal import ScenarioError
+from bicoastal.commandline import cut
 
 
 class Parser(argparse.ArgumentParser):

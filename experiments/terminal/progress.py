@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bicoastal import Outcome, RunProgress, Task
+from bicoastal.runs import Outcome, RunProgress, Task
 
 _MAX_LINES = 20
 _MOST_REMEMBERED_S = 600.0  # of past runs, to tell how long the others will take: each may take minutes

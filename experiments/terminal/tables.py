@@ -6,7 +6,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import Comparison, meaning_of
+from bicoastal.commandline import meaning_of
+from bicoastal.runs import Comparison
 
 WIDE_COLUMNS = 100
 _TERM_COLUMNS = len("completion:")
