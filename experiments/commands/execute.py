@@ -59,7 +59,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     overrides = [parse_override(text) for text in arguments.set]
     if arguments.seed is not None:
         overrides.append(option("--seed", "scenario.seed", arguments.seed))
-    with redirect_stdout(sys.stderr):  # transports are imported here, and may print what is no program's output
+    with redirect_stdout(sys.stderr):  # transports are imported here, and may print
         scenario = load_scenario(arguments.scenario, changes=overrides)
     with as_options("first", "terminal", "until", "scale", "congestion_control"):
         return run_on_coasts(

@@ -1,4 +1,4 @@
-"""`bicoastal extrapolate`: the stages of a deployment, what of them is exposed, and what the WAN has to carry."""
+"""`bicoastal extrapolate`: the stages of a deployment, their exposed time, and the rate that the WAN needs."""
 
 import argparse
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ SYMBOLS = (
 
 
 def to_document(found: Extrapolation) -> dict[str, Any]:
-    """Return the JSON document; bytes, seconds and bit/s, floats with 12 digits. A rate that there is not is null."""
+    """Return the JSON document; bytes, seconds and bit/s, floats with 12 digits. A missing rate is null."""
     d = found.deployment
     document: dict[str, Any] = {
         "deployment": {
@@ -67,7 +67,7 @@ def to_document(found: Extrapolation) -> dict[str, Any]:
 
 
 def to_table(found: Extrapolation, *, width: int) -> Group:
-    """Return what people read: the stages, what of them is exposed, and what the WAN rate hangs on."""
+    """Return the tables: the stages, their exposed time, and the assumptions that change the WAN rate."""
     d = found.deployment
     wide = width >= WIDE_COLUMNS
     where = "one site" if d.sites == 1 else f"two sites, {format_time(d.wan_rtt_s)} RTT"

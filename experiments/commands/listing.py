@@ -1,4 +1,4 @@
-"""`bicoastal list`: what there is to choose from."""
+"""`bicoastal list`: the scenarios, studies, transports, backends and deployments."""
 
 import argparse
 import shutil
@@ -31,7 +31,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.what is None:
         raise ScenarioError(f"list: expected what to list, one of {', '.join(_LISTS)}")
     rows = list(_LISTS[arguments.what]().items())
-    # a terminal would break words at its edge; a file or a pipe wants one line for each
+    # on a terminal lines are wrapped between words; a file or a pipe gets one line for each
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in to_lines(rows, columns):
         say(line)
@@ -39,7 +39,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def to_lines(rows: Sequence[tuple[str, str]], columns: int | None) -> list[str]:
-    """Return names and descriptions side by side, wrapped at so many columns; None: one line for each."""
+    """Return names and descriptions side by side, wrapped at `columns`; None: one line for each."""
     width = max((len(name) for name, _ in rows), default=0)
     lines = []
     for name, description in rows:

@@ -1,4 +1,4 @@
-"""`bicoastal report`: the results of a directory as one page that any browser shows, with everything in it."""
+"""`bicoastal report`: the results of a directory as one HTML page, which needs no other file."""
 
 import argparse
 from pathlib import Path
