@@ -1,4 +1,4 @@
-"""The transports `b4` and `kernel-b4`, as the registry sees them, and what `rdma` shares with them."""
+"""The specifications of the transports `b4` and `kernel-b4`, and the functions that `rdma` shares with them."""
 
 from bicoastal.transports.b4.agent import Agent
 from bicoastal.transports.b4.controller import make_controller
@@ -16,11 +16,11 @@ from bicoastal.transports.paced.receiver import Receiving, SelectiveReceiver
 from bicoastal.transports.paced.selective_sender import SelectiveSender
 from bicoastal.transports.registry import TransportSpec
 
-INITIAL_BPS = 1e6  # per path, until a controller answers for the first time
+INITIAL_BPS = 1e6  # per path, until the first answer of a controller
 
 
 def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent | None:
-    """Return the agent of a client's flow; None at a server, and where the rate is fixed."""
+    """Return the agent of a client's flow; None at a server, and if the rate is fixed."""
     if context.role != "client" or parameters.rate_bps is not None:
         return None
     return Agent(

@@ -5,7 +5,7 @@ and two packet times: the pipe's content is thrown away. Where the one NAK or th
 the cases) nothing but a timeout of a few round trips helps, and what follows goes out in a small window that doubles
 with each report. Completion is n g + D and the sum of these costs, a compound Poisson sum over a few kinds of event.
 Source: InfiniBand's reliable connection ("PSN sequence error" NAK, once per gap)
-as `transports.rdma.endpoints` implements it.
+as `transports.rdma.go_back_sender` implements it.
 """
 
 from dataclasses import dataclass
