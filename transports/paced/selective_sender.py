@@ -21,6 +21,7 @@ from bicoastal.wan.units import INFINITY
 
 REORDERING_PERSISTS = 16  # losses after which reordering is forgotten: RFC 8985 §6.2 counts as many recoveries
 MOST_DOUBLINGS = PACED_HEALTH.lateness.most_doublings  # of what counts as late
+COPIED_TRANSMISSIONS = 2  # of a piece that is copied: itself and one copy
 MOST_DOUBLED = 32  # repairs at the tail that are sent twice: what a burst of loss takes, not what a dead path held
 FIRST_PROBE_S = 1.0  # after the handshake, of a path that took no part in it
 

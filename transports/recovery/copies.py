@@ -5,6 +5,8 @@ from heapq import heappop, heappush
 from bicoastal.transports.recovery.rack import SentPacket
 from bicoastal.wan.units import INFINITY
 
+TRANSMISSIONS = 2  # of a repair that is planned here: itself and one copy
+
 
 class RepairCopies:
     """Which repairs are to go a second time, and when; and which duplicates were therefore asked for.

@@ -4,6 +4,9 @@ from collections import deque
 
 from bicoastal.wan.units import INFINITY
 
+REORDERING_RTTS = 1 / 4  # the reordering window before any DSACK, in least round trips (RFC 8985 §6.2 step 4)
+SHOWN_BY = 3  # segments reported behind a loss that make a reordering window needless (RFC 8985 §6.2 step 4)
+
 
 class SentPacket:
     """A segment in the sender's books. Offsets are stream offsets [start, stop); times are seconds.
@@ -113,9 +116,9 @@ class Rack:
 
     def window_s(self, min_rtt_s: float, srtt_s: float, *, in_recovery: bool, sacked_segments: int) -> float:
         """Return the reordering window in seconds (§6.2 step 4)."""
-        if not self.reordering_seen and (in_recovery or sacked_segments >= 3):
+        if not self.reordering_seen and (in_recovery or sacked_segments >= SHOWN_BY):
             return 0.0
-        return min(self._mult * min_rtt_s / 4, srtt_s)
+        return min(self._mult * min_rtt_s * REORDERING_RTTS, srtt_s)
 
     def detect(self, now: float, window_s: float) -> list[SentPacket]:
         """Return the packets that are lost by now, in the order they were sent, and set `deadline` (§6.2 step 5)."""

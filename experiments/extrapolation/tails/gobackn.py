@@ -15,7 +15,10 @@ import numpy as np
 
 from bicoastal.experiments.extrapolation.tails.model import Array, Crossing
 from bicoastal.experiments.extrapolation.tails.pointwise import Distribution, PointwiseModel, compound
+from bicoastal.transports.b4.parameters import RdmaParameters
+from bicoastal.transports.rdma.endpoints import GAIN, LEAST_WINDOW, MOST_WINDOW
 
+DEFAULTS = RdmaParameters()  # what the transport itself begins with
 STALLS = 8  # kinds of rewind by how long the window that follows stands still
 GROWTH = 7  # rounds after which a window of one packet that doubles with each report fills any pipe
 
@@ -32,12 +35,12 @@ class GoBackN(PointwiseModel):
     source: str
     header_bytes: int
     pace: float = 1.0
-    timeout_rtts: float = 3.0
-    gain: int = 64
-    least_window: int = 4
-    most_window: int = 1024
-    ack_every: int = 16
-    ack_delay_s: float = 0.001
+    timeout_rtts: float = DEFAULTS.rto_rtts
+    gain: int = GAIN
+    least_window: int = LEAST_WINDOW
+    most_window: int = MOST_WINDOW
+    ack_every: int = DEFAULTS.ack_every
+    ack_delay_s: float = DEFAULTS.ack_delay_s
     spreads: bool = False
 
     def back_s(self, rtt_s: float, packet_s: float) -> float:
