@@ -9,7 +9,7 @@ SHOWN_BY = 3  # segments reported behind a loss that make a reordering window ne
 
 
 class SentPacket:
-    """A segment in the sender's books. Offsets are stream offsets [start, stop); times are seconds.
+    """A segment that was sent. Offsets are stream offsets [start, stop); times are seconds.
 
     transmissions: how often it was sent. retransmitted_s: when it was sent a second time, inf if never. order: place of
     its latest transmission among all of the connection's.
@@ -102,7 +102,7 @@ class Rack:
             self.newest_sent_s = packet.sent_s
 
     def duplicate_reported(self, una: int, next_offset: int) -> None:
-        """A DSACK came: a repair was needless, so allow for more reordering, once per round (§6.2 step 4)."""
+        """Widen the reordering window, at most once per round: a DSACK showed a needless repair (§6.2 step 4)."""
         if una > self._round_stop:
             self._round_stop = next_offset
             self._mult = min(self._mult + 1, 20)
@@ -163,6 +163,6 @@ class Rack:
         return expired
 
     def restore(self, packets: list[SentPacket]) -> None:
-        """Put packets back that were marked lost too soon; they keep their place in the order of sending."""
+        """Put back packets that were marked lost too soon. They keep their place in the order of sending."""
         entries = [(packet.sent_s, packet.order, packet) for packet in packets]
         self._order = deque(sorted([*self._order, *entries], key=lambda entry: entry[1]))

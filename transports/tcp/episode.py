@@ -12,9 +12,9 @@ from bicoastal.transports.recovery.undo import LossMarks
 
 
 class LossEpisode:
-    """The present episode of a sender, if there is one, and its dealings with congestion control.
+    """The sender's current loss episode, if there is one, and its calls of congestion control.
 
-    active: there is one. timed_out: a timeout began it, or came in it. stop: the offset whose acknowledgement ends it.
+    active: an episode is open. timed_out: a timeout began it or happened in it. stop: its end, an acknowledged offset.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class LossEpisode:
         self._marks = LossMarks()
         self._flight_bytes = self._last_flight_bytes = 0  # the most in flight in this round, and in the one before
 
-    # -- what the sender tells of its flights --------------------------------------------------------------------------
+    # -- notes from the sender -----------------------------------------------------------------------------------------
 
     def window_bytes(self) -> float:
         """Return what may be in flight: the congestion window, or PRR's where that governs."""
@@ -59,7 +59,7 @@ class LossEpisode:
         self._prr.on_sent(size)
 
     def note_flight(self) -> None:
-        """Note that what is in flight has just become more."""
+        """Note that the bytes in flight have increased."""
         self._flight_bytes = max(self._flight_bytes, self._board.in_flight)
 
     def next_round(self) -> None:
@@ -67,7 +67,7 @@ class LossEpisode:
         self._last_flight_bytes, self._flight_bytes = self._flight_bytes, self._board.in_flight
 
     def next_burst(self) -> None:
-        """Note that the application sends again after everything had been acknowledged: what was, is settled."""
+        """Note that a new burst begins after everything was acknowledged: earlier marks no longer count."""
         self._marks.clear()
 
     # -- loss ----------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class LossEpisode:
         """
         return max(in_flight, self._flight_bytes, self._last_flight_bytes)
 
-    # -- the way out ---------------------------------------------------------------------------------------------------
+    # -- the end of an episode -----------------------------------------------------------------------------------------
 
     def on_ack(self, ack: int, now: float, *, delivered: int, lost: int, advanced: bool) -> None:
         """Take an acknowledgement up to `ack` in an active episode: go on, or end it."""

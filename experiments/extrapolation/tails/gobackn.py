@@ -1,9 +1,9 @@
-"""Go-back-N: every loss costs what was on its way, every loss of the means of recovery a timeout and a slow restart.
+"""Go-back-N: after a loss the sender sends again everything in flight. A lost NAK or repair costs a timeout as well.
 
-With n packets and a loss of p there are about n p rewinds, Poisson. One that the far end tells of costs a round trip
-and two packet times: the pipe's content is thrown away. Where the one NAK or the packet sent again is lost too (2 p of
-the cases) nothing but a timeout of a few round trips helps, and what follows goes out in a small window that doubles
-with each report. Completion is n g + D and the sum of these costs, a compound Poisson sum over a few kinds of event.
+With n packets and a loss of p the number of rewinds is Poisson with a mean of about n p. A rewind after a NAK costs a
+round trip and two packet times, because the receiver discards the packets in flight. The NAK or the packet sent again
+may be lost too, in 2 p of the cases. Then the sender waits for a timeout of a few round trips. Afterwards its window is
+small and doubles with each report. Completion is n g + D plus these costs: a compound Poisson sum over a few kinds.
 Source: InfiniBand's reliable connection ("PSN sequence error" NAK, once per gap)
 as `transports.rdma.endpoints` implements it.
 """
@@ -44,11 +44,11 @@ class GoBackN(PointwiseModel):
     spreads: bool = False
 
     def back_s(self, rtt_s: float, packet_s: float) -> float:
-        """Return what a rewind that the far end tells of costs."""
+        """Return the time that a rewind after a NAK costs, seconds."""
         return rtt_s + 2 * packet_s
 
     def timeout_s(self, rtt_s: float, packet_s: float) -> float:
-        """Return what a rewind after a timeout costs, without the slow restart."""
+        """Return the time that a rewind after a timeout costs, without the slow restart, seconds."""
         return self.timeout_rtts * (rtt_s + packet_s) + packet_s
 
     def short_s(self, crossing: Crossing) -> float:
@@ -97,7 +97,7 @@ class GoBackN(PointwiseModel):
 
 
 def stall_s(model: GoBackN, window: Array, left: Array, rtt_s: float, packet_s: float) -> Array:
-    """Return for how long a sender with `left` packets to go stands still while its window grows again.
+    """Return how long a sender with `left` packets to send is idle while its window grows, seconds.
 
     Each round trip it sends a window, waits, and finds the window doubled once for each report, of which one comes for
     every `ack_every` packets or, where they are fewer, after `ack_delay_s`.

@@ -40,9 +40,9 @@ CUBIC = Tcp(
     rules=TcpRules(beta=cubic.BETA, cubic=True),
 )
 
-# A loss shows when three later packets are reported (RFC 8985 §6.2), and its repair waits behind up to a millisecond
-# of packets that are handed out already; the end of a burst is watched by a timeout of SRTT, 1/32 of it, the window's
-# headroom of 2 % and a probe's queue of 1/64.
+# The sender detects a loss when three later packets are reported (RFC 8985 §6.2). The repair waits behind up to a
+# millisecond of packets that were handed out before. At the end of a burst a timeout detects the loss. It is the sum of
+# SRTT, the variation that is allowed for, the headroom of the window and the queue of a probe.
 ADAPTIVE = SelectiveRepeat(
     name="adaptive",
     source=f"{SDR_RDMA}, with RFC 8985's detection and each repair sent twice",
@@ -55,7 +55,7 @@ ADAPTIVE = SelectiveRepeat(
     tail=Delay(rtts=1.0 + VARIATION_RTTS + AdaptiveParameters().headroom + PROBE_QUEUE_RTTS),
 )
 
-# The next packet shows a loss; the far end says so at once. The last two packets of a path go out twice.
+# The next packet shows a loss, and the receiver reports it at once. The last packets of a path are sent twice.
 B4 = SelectiveRepeat(
     name="b4",
     source=f"{SDR_RDMA}, with a NACK in the place of the RTO",
@@ -114,7 +114,7 @@ MODELS: Mapping[str, TailModel] = {
 
 
 SAME_ALGORITHM: Mapping[str, Tcp] = {"kernel-reno": RENO, "kernel-cubic": CUBIC}
-"""Transports whose model is another's: the kernel's own TCP is what `transports.tcp` follows, defaults and all."""
+"""Transports that use another's model. `transports.tcp` follows the kernel's own TCP and its defaults."""
 
 NO_TRANSPORT: Mapping[str, str] = {
     "fec": f"no transport here: a model of QUIC whose blocks of {FEC.source_packets} packets have "
