@@ -107,9 +107,9 @@ class LossEpisode:
         self.stop = sent_to
 
     def mended_by_probe(self, packet: SentPacket, now: float) -> None:
-        """A tail loss probe has mended the loss of `packet`: congestion, in an episode that is over at once (§7.4.2).
+        """Reduce the window because a probe repaired the loss of `packet`; the episode ends at once (§7.4.2).
 
-        By then another burst may have begun, whose window idle time has decayed: that is what is reduced.
+        Another burst may have begun by then, and idle time has decayed its window. The decayed window is reduced.
         """
         if self.active:
             return
@@ -145,7 +145,7 @@ class LossEpisode:
     # -- the end of an episode -----------------------------------------------------------------------------------------
 
     def on_ack(self, ack: int, now: float, *, delivered: int, lost: int, advanced: bool) -> None:
-        """Take an acknowledgement up to `ack` in an active episode: go on, or end it."""
+        """Process an acknowledgement up to `ack` in an active episode: update the PRR window or end the episode."""
         if ack >= self.stop:
             if not self.timed_out:
                 self._congestion.on_recovery_end(now)
@@ -157,16 +157,16 @@ class LossEpisode:
             )
 
     def disprove(self, start: int, *, once: bool = False) -> None:
-        """The packet at `start` was not lost after all. Once that is so for all of an episode, the episode is undone.
+        """Note that the packet at `start` was not lost. Undo an episode when that holds for all its packets.
 
-        Also when it is over: the DSACK of a repair comes after the acknowledgement of all that was sent before it.
-        once: only one of its transmissions was needless.
+        It also works after the end of the episode. The DSACK of a repair comes after the acknowledgement of everything
+        sent before it. once: only one transmission of the packet was needless.
         """
         if self._marks.disprove(start, once=once):
             self._undo()
 
     def disprove_timeout(self) -> None:
-        """An original has arrived behind its repair: a single one shows that a timeout was needless (RFC 4015 §3.2)."""
+        """Note that an original arrived after its repair. One shows that a timeout was needless (RFC 4015 §3.2)."""
         if self.timed_out:
             self._undo()
 

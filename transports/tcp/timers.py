@@ -144,9 +144,9 @@ class TailTimers:
     def expire(self, now: float, burst_s: float) -> list[SentPacket] | None:
         """Return what has gone unacknowledged for longer than the repair timeout allows; None means everything.
 
-        That is so when nothing at all of a burst that began at `burst_s` is acknowledged, or was since the last expiry:
-        then the path, not a packet, may be gone, and all is to go again one by one, as after a retransmission timeout.
-        It waits a little longer for that. Where something is returned, the next expiry comes twice as late.
+        None is returned when nothing of a burst that began at `burst_s` is acknowledged, or nothing since the last
+        expiry. Then the path may be down, and all packets are sent again as after a retransmission timeout. The timer
+        waits a little longer before that. An expiry that returns packets or None doubles the next timeout.
         """
         self.expiry_at = INFINITY
         timeout, oldest = self._congestion.repair_timeout(), self._rack.oldest()

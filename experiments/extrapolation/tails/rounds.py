@@ -13,9 +13,9 @@ the two directions fall into step, each round takes the window's packet times an
 acknowledged at once leaves at once (L. Zhang, S. Shenker, D. Clark, "Observations on the dynamics of a congestion
 control algorithm: the effects of two-way traffic", SIGCOMM 1991). Both directions are taken to have the same window.
 
-In the last round nothing may be left to show a loss: one of the last three packets waits a quarter of a round trip for
-that (RFC 8985 §6.2), the last one for a probe (§7.2), which the next message pays for with a window that an idle time
-has decayed (§7.4.2); and in recovery, which knows no probe, it waits for the RTO.
+In the last round no later packet may show a loss. The loss of one of the last three packets shows after a quarter of a
+round trip (RFC 8985 §6.2). The loss of the last packet is repaired by a probe (§7.2); the window of the next message,
+which idle time has decayed, is reduced for it (§7.4.2). Recovery has no probe, so there the sender waits for the RTO.
 """
 
 from typing import NamedTuple
