@@ -21,6 +21,7 @@ from bicoastal.wan.units import INFINITY
 
 REORDERING_PERSISTS = 16  # losses after which reordering is forgotten; RFC 8985 §6.2 has as many recoveries
 MOST_DOUBLINGS = PACED_HEALTH.lateness.most_doublings  # of the time after which an answer is late
+COPIED_TRANSMISSIONS = 2  # of a piece that is copied: itself and one copy
 MOST_DOUBLED = 32  # repairs at the tail that are sent twice: a burst of loss, not all that a dead path held
 FIRST_PROBE_S = 1.0  # after the handshake, of a path that had no part in it
 

@@ -1,6 +1,6 @@
-"""The adversary: two endpoints, their services and their paths in virtual time, every promise of the verbs checked.
+"""Runs two endpoints, their services and their paths in virtual time, and checks every rule of the endpoint contract.
 
-It is independent of the driver that runs experiments, so that neither hides a mistake of the other.
+It shares no code with the driver that runs experiments, so a mistake in one does not hide a mistake in the other.
 """
 
 from collections.abc import Callable
@@ -87,7 +87,7 @@ class Shuttle:
 
     @property
     def now(self) -> float:
-        """Where the clock stands, for the report of a failure."""
+        """The time on the clock, seconds, for the report of a failure."""
         return self._agenda.now
 
     # -- building -----------------------------------------------------------------------------------------------------
