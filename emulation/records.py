@@ -98,7 +98,7 @@ class QueueSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRecord:
-    """What one direction of a link did with its packets over the whole run."""
+    """What one direction of a link ("a>b") did with its packets over the whole run."""
 
     link: str
     direction: str
@@ -111,6 +111,16 @@ class LinkRecord:
     duplicated: int
     corrupted: int
     reordered: int
+
+    @property
+    def source(self) -> str:
+        """The site at which the packets entered the link. A site's name has no ">" (`bicoastal.wan.topology.Site`)."""
+        return self.direction.partition(">")[0]
+
+    @property
+    def target(self) -> str:
+        """The site at which the packets left the link."""
+        return self.direction.partition(">")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 from bicoastal.transports.events import Buffer, Event
+from bicoastal.wan.flow_id import FlowId as FlowId  # noqa: PLC0414 (a part of what contexts are made of)
 from bicoastal.wan.randomness import Rng as Rng  # noqa: PLC0414 (what machines are given, under the name by which they know it)
 from bicoastal.wan.topology import Topology
 
@@ -156,13 +157,13 @@ class Pacer(Machine):
 class EndpointContext:
     """What an endpoint, or a pacer, is made from. `role` is "client" (offers the handshake) or "server".
 
-    `flow` names the flow, alike at both ends; `parameters` is an instance of the transport's parameter class. `secret`
-    is known to the ends of the run and to nobody else, so that they can tell each other from strangers; None where
-    there are no strangers, as in the simulator.
+    `flow` says which flow it is, the same at both ends; `parameters` is an instance of the transport's parameter
+    class. `secret` is known to the ends of the run only, so that they can recognise each other; None in the simulator,
+    where no others can send.
     """
 
     role: str
-    flow: str
+    flow: FlowId
     paths: Sequence[PathView]
     rng: Rng
     parameters: object = None
@@ -189,6 +190,6 @@ class ServiceContext:
     """What services are made from: flows are listed in peer order."""
 
     topology: Topology
-    flows: Sequence[str]
+    flows: Sequence[FlowId]
     rng: Rng
     parameters: object = None

@@ -4,7 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.wan.checks import (
+    FieldError,
+    check_name,
+    check_not_negative,
+    check_positive,
+    check_probability,
+    check_whole,
+    quoted,
+)
 from bicoastal.wan.loss import LossSpec, NoLoss
 from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
 
@@ -96,13 +104,18 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place where endpoints, switches or services stand. Raises ValueError when the name is empty."""
+    """A place where endpoints, switches or services stand.
+
+    Raises FieldError when the name is empty, or holds a ">", which stands between the two ends of a link's direction.
+    """
 
     name: str
 
     def __post_init__(self) -> None:
         """Check the name."""
         check_name("name", self.name)
+        if ">" in self.name:
+            raise FieldError("name", f"{quoted(self.name)} holds a '>', which a site's name cannot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,8 @@ def read_topology(
     if not paths:  # every link is a path of its own
         paths = {name: Path(name=name, sites=(link.a, link.b), links=(name,)) for name, link in specs.items()}
     return document.adopt(
-        lambda: Topology(sites=[Site(name=name) for name in sites], links=specs.values(), paths=paths.values()), {}
+        lambda: Topology(sites=[Site(name=name) for name in sites], links=specs.values(), paths=paths.values()),
+        {"name": "scenario.sites"},
     )
 
 

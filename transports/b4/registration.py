@@ -9,7 +9,6 @@ from bicoastal.transports.b4.parameters import (
     ControlledParameters,
     PacedParameters,
     RdmaParameters,
-    job_of,
 )
 from bicoastal.transports.base import Endpoint, EndpointContext, Pacer
 from bicoastal.transports.paced.receiver import Receiving, SelectiveReceiver
@@ -26,9 +25,9 @@ def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent 
     if context.role != "client" or parameters.rate_bps is not None:
         return None
     return Agent(
-        flow=context.flow,
+        flow=str(context.flow),
         path_names=[view.name for view in context.paths],
-        deadline_s=parameters.deadline_s_of.get(job_of(context.flow)),
+        deadline_s=parameters.deadline_s_of.get(context.flow.owner),
         initial_bps=INITIAL_BPS,
         patience_s=parameters.patience_s,
         idle_hold_s=parameters.idle_hold_s,

@@ -101,7 +101,7 @@ def count(
     """
     rows = [row for run in links for row in run]
     ends = {flow.source for flow in flows} | {flow.destination for flow in flows}
-    packets = sum(row.packets for row in rows if row.direction.partition(">")[0] in ends)
+    packets = sum(row.packets for row in rows if row.source in ends)
     if not packets:
         return None
     return Counted(

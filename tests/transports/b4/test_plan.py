@@ -24,8 +24,16 @@ def network(*rates_bps: float, delays_s: tuple[float, ...] = ()) -> Topology:
 
 
 def want(number: int, *paths: str, weight: float = 1.0, demand_bps: float | None = inf, **changes: object) -> Want:
-    values: dict[str, object] = {"up": (True,) * len(paths), "back": False, "lowest": False, **changes}
-    return Want(key=(number, bool(values["lowest"])), paths=paths, weight=weight, demand_bps=demand_bps, **values)  # type: ignore[arg-type]
+    values: dict[str, object] = {"up": (True,) * len(paths), "lowest": False, **changes}
+    back = bool(values.pop("back", False))
+    return Want(
+        key=(number, bool(values["lowest"])),
+        paths=paths,
+        back=(back,) * len(paths),
+        weight=weight,
+        demand_bps=demand_bps,
+        **values,
+    )  # type: ignore[arg-type]
 
 
 def shares(topology: Topology, *wants: Want, floor_bps: float = 0.0) -> list[tuple[float, ...]]:
@@ -103,7 +111,7 @@ def test_no_link_is_ever_given_more_than_its_capacity(seed: int) -> None:
                     key=(number, lowest),
                     paths=chosen,
                     up=tuple(rng.random() < 0.8 for _ in chosen),
-                    back=lowest,
+                    back=(lowest,) * len(chosen),
                     weight=rng.choice([0.5, 1, 10]),
                     demand_bps=rng.choice([None, inf, rng.random() * 3 * G]),
                     lowest=lowest,
@@ -116,7 +124,7 @@ def test_no_link_is_ever_given_more_than_its_capacity(seed: int) -> None:
         for path, rate in zip(each.paths, rates[each.key], strict=True):
             if not each.lowest:
                 assert rate >= floor
-            walk = path[::-1] if each.back else path
+            walk = path[::-1] if all(each.back) else path
             for x, y in pairwise(walk):
                 loads[_link(x, y), x] = loads.get((_link(x, y), x), 0.0) + rate
     for (link, _), load in loads.items():
