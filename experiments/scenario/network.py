@@ -12,6 +12,7 @@ from bicoastal.experiments.scenario.tables import (
     close_matches,
     shown,
 )
+from bicoastal.experiments.scenario.tunnel_search import find_paths
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
@@ -57,7 +58,9 @@ def read_topology(
             table.fail("name", f"another path is called {shown(path.name)} too")
         paths[path.name] = path
         table.finish()
-    if not paths:  # every link is a path of its own
+    if document.has("tunnels"):
+        paths |= find_paths(document, sites, specs, paths)
+    elif not paths:  # every link is a path of its own
         paths = {name: Path(name=name, sites=(link.a, link.b), links=(name,)) for name, link in specs.items()}
     return document.adopt(
         lambda: Topology(sites=[Site(name=name) for name in sites], links=specs.values(), paths=paths.values()),

@@ -35,10 +35,15 @@ Every key there is; those with a value that is called a default may be left out,
     iteration = 3                       # default: counted from the beginning of the run
     outage = "500 ms"                   # or rate = "2 Gbit/s", from then on
 
-    [[paths]]                           # default: each link is a path
+    [[paths]]                           # default: each link is a path, unless there are [tunnels]
     name = "northern"
     links = ["plane0"]                  # one after another
     overhead = 50                       # default: 0; bytes of encapsulation
+
+    [tunnels]                           # default: none; finds paths for every job that lists none
+    count = 4                           # default: so many between two sites
+    search = "bottlenecks"              # as B4 takes them, around full links; default: "cheapest", of least delay
+    rounds = 1                          # default; with "bottlenecks": the most max-min fair of so many searches
 
     [[jobs]]                            # or one [allreduce] with the same keys
     name = "training"
