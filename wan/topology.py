@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.checks import (
     FieldError,
     check_name,
@@ -31,7 +32,7 @@ class LinkSpec:
     jitter_s: each packet is late by a uniform draw from [0, jitter_s], without overtaking.
     reorder: probability that a packet is held back by `reorder_delay_s` while later ones overtake it.
     duplicate, corrupt: probability that a packet arrives twice; with one bit flipped.
-    events: capacity steps and outages.
+    events: capacity steps and outages, or a capacity trace and outages.
     Raises ValueError naming the field.
     """
 
@@ -91,8 +92,10 @@ class LinkSpec:
 
     @property
     def peak_rate_bps(self) -> float:
-        """The highest rate that the link ever has, bit/s: its own, or that of a later capacity step."""
-        return max([self.rate_bps, *(event.rate_bps for event in self.events if isinstance(event, RateStep))])
+        """The highest rate that the link ever has, bit/s: its own, or that of a capacity step or a capacity trace."""
+        steps = [event.rate_bps for event in self.events if isinstance(event, RateStep)]
+        traces = [event.peak_rate_bps for event in self.events if isinstance(event, CapacityTrace)]
+        return max([self.rate_bps, *steps, *traces])
 
     @property
     def queue_limit_bytes(self) -> int:

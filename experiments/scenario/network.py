@@ -13,6 +13,8 @@ from bicoastal.experiments.scenario.tables import (
     shown,
 )
 from bicoastal.experiments.scenario.tunnel_search import find_paths
+from bicoastal.wan.capacity_trace import CapacityTrace
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
@@ -22,6 +24,7 @@ from bicoastal.wan.units import parse_size
 MAX_LINKS = 1024
 _MAX_MTU_BYTES = 65_535  # the largest IPv4 packet
 _MAX_PACKETS = 2**31
+_MAX_CAPACITY_BYTES = 32_000_000  # of a recording: a minute of 1 Gbit/s has 5,000,000 lines
 _BDP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*BDP")
 _LINK_KEYS = {
     "rate_bps": "rate",
@@ -74,7 +77,8 @@ def read_link(table: Table, sites: tuple[str, ...], directory: FilePath | None) 
     ends = table.names("between", (sites[0], sites[-1]))
     if len(ends) != 2 or not set(ends) <= set(sites):
         table.fail("between", f"expected two of the sites {', '.join(sites)}")
-    rate_bps = table.rate_bps("rate")
+    trace = _read_capacity_trace(table, directory)
+    rate_bps = table.rate_bps("rate", None if trace is None else trace.mean_rate_bps)
     delay_key = table.only_one_of("delay", "rtt", expected='a time such as "30 ms", or rtt = "60 ms"')
     delay_s = table.time_s(delay_key) / (2 if delay_key == "rtt" else 1)
     values = {
@@ -88,13 +92,41 @@ def read_link(table: Table, sites: tuple[str, ...], directory: FilePath | None) 
         "reorder_delay_s": table.time_s("reorder_delay", 0.0),
         "duplicate": table.probability("duplicate", 0.0),
         "corrupt": table.probability("corrupt", 0.0),
-        "events": tuple(_read_event(event) for event in table.tables("events")),
+        "events": (*((trace,) if trace else ()), *(_read_event(event) for event in table.tables("events"))),
     }
     table.finish()
     return table.adopt(
         lambda: LinkSpec(name=name, a=ends[0], b=ends[1], rate_bps=rate_bps, delay_s=delay_s, **values),  # type: ignore[arg-type]
         {**_LINK_KEYS, "delay_s": delay_key},
     )
+
+
+def _read_capacity_trace(table: Table, directory: FilePath | None) -> CapacityTrace | None:
+    if not table.has("capacity_trace"):
+        table.text("capacity_trace", "")
+        return None
+    name = table.text("capacity_trace")
+    text = _read_file(table, "capacity_trace", name, directory, _MAX_CAPACITY_BYTES)
+    try:
+        return CapacityTrace.from_text(text)
+    except FieldError as error:
+        table.fail("capacity_trace", f"{shown(name)}: {error.message}")
+
+
+def _read_file(table: Table, key: str, name: str, directory: FilePath | None, most_bytes: int) -> str:
+    """Return the text of a file that a scenario names, found from the scenario's own directory."""
+    if directory is None:
+        table.fail(key, "a bundled scenario cannot name files")
+    try:
+        with (directory / name).open(encoding="utf-8") as file:
+            text = file.read(most_bytes + 1)
+    except (OSError, ValueError) as error:
+        raise ScenarioError(
+            f"{table.label(key)}: {shown(name)} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})"
+        ) from error
+    if len(text) > most_bytes:  # /dev/zero has no end
+        table.fail(key, f"the file is larger than {most_bytes // 1_000_000} MB")
+    return text
 
 
 def _read_queue(table: Table, bdp_bytes: float) -> int | None:
@@ -226,16 +258,6 @@ def _read_trace(table: Table, directory: FilePath | None) -> LossSpec:
     key = table.only_one_of("outcomes", "file", expected='text such as "0001000", or the name of a file')
     text = table.text(key)
     if key == "file":
-        if directory is None:
-            table.fail(key, "a bundled scenario cannot name files")
-        try:
-            with (directory / text).open(encoding="utf-8") as file:
-                text = file.read(MAX_FILE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            raise ScenarioError(
-                f"{table.label(key)}: {shown(text)} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})"
-            ) from error
-        if len(text) > MAX_FILE_BYTES:  # /dev/zero has no end
-            table.fail(key, "the file is larger than 1 MB")
+        text = _read_file(table, key, text, directory, MAX_FILE_BYTES)
     repeat, minimum = table.boolean("repeat", True), _min_wire_bytes(table)
     return table.adopt(lambda: Trace.from_text(text, repeat=repeat, min_wire_bytes=minimum), {"outcomes": key})

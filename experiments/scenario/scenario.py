@@ -29,6 +29,9 @@ Every key there is; those with a value that is called a default may be left out,
     reorder_delay = "1 ms"              # needed with reorder
     duplicate = 0                       # default
     corrupt = 0                         # default
+    # capacity_trace = "lte.up"         # default: none; the rate over time from a file beside the scenario, in
+                                        # mahimahi's format, or with lines "250 ms, 2 Gbit/s"; `rate`, by default its
+                                        # mean, then stands for the link where one figure is needed, as in BDP
 
     [[links.events]]
     at = "10 ms"
