@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 
 from bicoastal.transports.b4.bandwidth import Application, BandwidthFunction
-from bicoastal.transports.b4.generation import MOST_ROUNDS, Listed, Preference, Search, generate, generate_fairest
+from bicoastal.transports.b4.generation import MOST_ROUNDS, Listed, Preference, Search, generate_fairest
 from bicoastal.transports.b4.network import Network
 from bicoastal.transports.b4.quantise import Quantiser, quanta_in_one
 from bicoastal.transports.b4.tunnels import Route, Tunnel, TunnelTable, closed_edges
-from bicoastal.wan.checks import check_name, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowGroup:
     """The applications that send from one site to another, in one class of service (§4.1).
 
-    Raises ValueError naming the field: no application, two of one name, or a group that goes nowhere.
+    Raises FieldError: no application, two of one name, or a group that goes nowhere.
     """
 
     source: str
@@ -43,11 +43,11 @@ class FlowGroup:
         check_name("source", self.source)
         check_name("destination", self.destination)
         if self.source == self.destination:
-            raise ValueError(f"destination: the flow group starts at {self.source!r} too")
+            raise FieldError("destination", f"the flow group starts at {self.source!r} too")
         if not self.applications:
-            raise ValueError("applications: a flow group needs at least one")
+            raise FieldError("applications", "a flow group needs at least one")
         if len({each.name for each in self.applications}) < len(self.applications):
-            raise ValueError("applications: two of them have one name")
+            raise FieldError("applications", "two of them have one name")
         object.__setattr__(self, "function", BandwidthFunction(self.applications))
 
     @property
@@ -143,8 +143,8 @@ def allocate(
 
     tunnels_per_group: how many tunnels of a group may carry traffic, at most; None for no limit. A single one is the
     preferred one; of several, those are kept that serve the group best when there is no limit.
-    tunnels: the tunnels of each pair of sites, preferred ones first, as `cheapest_tunnels` and `tunnels_along_paths`
-    give them; a pair that is missing has no tunnel. By default a group's next tunnel is the cheapest path without a
+    tunnels: the tunnels of each pair of sites, preferred ones first, as `cheapest_tunnels`
+    gives them; a pair that is missing has no tunnel. By default a group's next tunnel is the cheapest path without a
     bottleneck edge at the time it is needed (§4.3), which finds more capacity than a list of the cheapest paths made in
     advance; at one cost, fewer hops and then the edges listed first are preferred.
     quantum: the unit of a tunnel group's splits, such as 0.25; None leaves them exact.
@@ -156,7 +156,7 @@ def allocate(
     bit. A quantised allocation is filled once more with the splits fixed, so that a group whose split does not fit gets
     less rather than an edge more; groups that are short of their due by rounding are so by `TOLERANCE` at most.
 
-    Raises ValueError naming the field: unknown sites, links or tunnels' ends, two groups of one key, a quantum that
+    Raises FieldError: unknown sites, links or tunnels' ends, two groups of one key, a quantum that
     does not divide 1, or more than one round with listed tunnels, whose order is given.
     """
     flow_groups = tuple(groups)
@@ -165,29 +165,22 @@ def allocate(
         network.check_site("groups", group.source)
         network.check_site("groups", group.destination)
         if group.key in keys:
-            raise ValueError(f"groups: two of them go from {group.source!r} to {group.destination!r} in one service")
+            raise FieldError("groups", f"two of them go from {group.source!r} to {group.destination!r} in one service")
         keys.add(group.key)
     if tunnels_per_group is not None:
         check_whole("tunnels_per_group", tunnels_per_group, 1)
     check_whole("rounds", rounds, 1)
     if rounds > MOST_ROUNDS:
-        raise ValueError(f"rounds: {rounds} is more than {MOST_ROUNDS}")
-    if rounds > 1 and tunnels is not None:
-        raise ValueError("rounds: tunnels that are listed stay in their order")
+        raise FieldError("rounds", f"{rounds} is more than {MOST_ROUNDS}")
     quanta = None if quantum is None else quanta_in_one(quantum)
     closed = closed_edges(network, failed)
     capacities = [edge.capacity_bps for edge in network.edges]
     functions = [group.function for group in flow_groups]
     pairs = [(group.source, group.destination) for group in flow_groups]
-    preference: Preference
-    if tunnels is None:
-        preference = search = Search(network, pairs)
-        generation = generate_fairest(
-            capacities, functions, search, limit=tunnels_per_group, closed=closed, rounds=rounds
-        )
-    else:
-        preference = Listed(network, pairs, tunnels)
-        generation = generate(capacities, functions, preference, limit=tunnels_per_group, closed=closed)
+    preference: Preference = Search(network, pairs) if tunnels is None else Listed(network, pairs, tunnels)
+    generation = generate_fairest(
+        capacities, functions, preference, limit=tunnels_per_group, closed=closed, rounds=rounds
+    )
     filling, routes, rates = generation.filling, generation.routes, generation.rates_bps
     fair_shares = [inf if share is None else share for share in filling.fair_shares]
     if quanta is None:

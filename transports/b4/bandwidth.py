@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import fsum, inf
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive
+from bicoastal.wan.checks import FieldError, check_name, check_not_negative, check_positive
 
 FAIR_SHARE_UNIT_BPS = 1e9
 """What weight 1 gets at fair share 1: the paper's bandwidth functions are drawn in Gbit/s (Figure 6)."""
@@ -25,7 +25,7 @@ class Application:
 
     weight: its priority, the slope of its bandwidth function in Gbit/s per unit of fair share; 1e-9 to 1e9.
     demand_bps: the rate at which it is satisfied, bit/s; `math.inf` is an appetite without end.
-    Raises ValueError naming the field.
+    Raises FieldError.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Application:
         check_name("name", self.name)
         check_positive("weight", self.weight)
         if not LEAST_WEIGHT <= self.weight <= LARGEST_WEIGHT:
-            raise ValueError(f"weight: {self.weight!r} is not between {LEAST_WEIGHT:g} and {LARGEST_WEIGHT:g}")
+            raise FieldError("weight", f"{self.weight!r} is not between {LEAST_WEIGHT:g} and {LARGEST_WEIGHT:g}")
         if self.demand_bps != inf:
             check_not_negative("demand_bps", self.demand_bps)
 

@@ -18,7 +18,7 @@ from math import floor, inf
 from bicoastal.transports.b4.bandwidth import BandwidthFunction
 from bicoastal.transports.b4.filling import TOLERANCE, Filling, Usage
 from bicoastal.transports.b4.tunnels import Route
-from bicoastal.wan.checks import check_positive
+from bicoastal.wan.checks import FieldError, check_positive
 
 MOST_STAGES = 8
 """That are kept: each costs a change for every decision, and saves the filling up to it."""
@@ -28,11 +28,11 @@ SAME_FAIRNESS = 1e-9
 
 
 def quanta_in_one(quantum: float) -> int:
-    """Return how many quanta make the whole. Raises ValueError unless it is a whole number of them."""
+    """Return how many quanta make the whole. Raises FieldError unless it is a whole number of them."""
     check_positive("quantum", quantum)
     quanta = round(1 / quantum)
     if quanta < 1 or abs(quanta * quantum - 1) > TOLERANCE:
-        raise ValueError(f"quantum: {quantum!r} does not divide 1")
+        raise FieldError("quantum", f"{quantum!r} does not divide 1")
     return quanta
 
 
