@@ -68,8 +68,8 @@ class LinkKeys(Section):
     title = "[[links]]"
     meaning = (
         "A link between two sites. Each direction has the same properties, unless a key says otherwise. A capacity "
-        "trace has one of two formats. In mahimahi's, each line is a millisecond at which 1504 bytes may leave, and the "
-        "trace begins again at its end. In the other, each line is a time and a rate, such as `250 ms, 2 Gbit/s`."
+        "trace has one of two formats. In mahimahi's, each line is a millisecond at which 1504 bytes may leave, and "
+        "the trace begins again at its end. In the other, each line is a time and a rate, such as `250 ms, 2 Gbit/s`."
     )
 
     name = name_key("name", "The name of the link.", default="link", said='"link"')
