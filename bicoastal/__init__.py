@@ -125,6 +125,7 @@ _HOMES = {
     "Trace": "wan.recorded_loss",
     "Outage": "wan.schedule",
     "RateStep": "wan.schedule",
+    "CapacityTrace": "wan.capacity_trace",
     "AllReduceSpec": "wan.allreduce",
     # For who writes a transport
     "TransportSpec": "transports.registry",
@@ -134,6 +135,7 @@ _HOMES = {
     "Endpoint": "transports.base",
     "EndpointContext": "transports.base",
     "PathView": "transports.base",
+    "FlowId": "wan.flow_id",
     "Datagram": "transports.base",
     "Encodable": "transports.base",
     "Sample": "transports.base",
@@ -323,8 +325,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bicoastal.transports.testing import Violation as Violation
     from bicoastal.transports.testing import check_transport as check_transport
     from bicoastal.wan.allreduce import AllReduceSpec as AllReduceSpec
+    from bicoastal.wan.capacity_trace import CapacityTrace as CapacityTrace
     from bicoastal.wan.checks import cut as cut
     from bicoastal.wan.deployment import Deployment as Deployment
+    from bicoastal.wan.flow_id import FlowId as FlowId
     from bicoastal.wan.loss import Bernoulli as Bernoulli
     from bicoastal.wan.loss import Combined as Combined
     from bicoastal.wan.loss import GilbertElliott as GilbertElliott

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bicoastal.emulation.base import UnsupportedError
-from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.emulation.processes.wire_format import WireFormat
-from bicoastal.emulation.real.netem import link_stages
+from bicoastal.emulation.real.netem import stage_counts
+from bicoastal.emulation.relay.model import RelayModel
 from bicoastal.emulation.simulator import SimulatorBackend
 from bicoastal.experiments import cli
 from bicoastal.experiments.runs.setups import setup_key
@@ -105,6 +105,16 @@ def test_the_rate_of_the_link_is_the_mean_of_the_recording_unless_given(tmp_path
     assert load(tmp_path, "0, 4 Gbit/s\n", given).topology.links["plane"].rate_bps == 3e9
 
 
+def test_the_relay_gives_each_packet_its_opportunity(tmp_path: Path) -> None:
+    topology = load(tmp_path, "\n".join(map(str, OPPORTUNITIES))).topology
+    relay = RelayModel(topology, ["plane"], seed=1)
+    whole_packet = bytes(14 + 1500)  # with the framing of the link, 1504 bytes
+    for _ in range(2 * len(OPPORTUNITIES)):
+        relay.submit(0, whole_packet, 0.0)
+    due_ms = [(each.due_s - 0.005) * 1000 for each in relay.departures(10.0, 1 << 30)]
+    assert due_ms == pytest.approx([period + at for period in (0, 200) for at in OPPORTUNITIES])
+
+
 def test_another_recording_makes_another_setup(tmp_path: Path) -> None:
     keys = [
         setup_key(load(tmp_path, trace).run_spec("b4", seed=0), ("job",), "sim")
@@ -119,10 +129,10 @@ def test_a_recording_reaches_another_process_unchanged(tmp_path: Path) -> None:
     assert form.decode(form.encode(topology.links["plane"])) == topology.links["plane"]
 
 
-def test_netem_refuses_a_recording_with_the_reason(tmp_path: Path) -> None:
-    link = load(tmp_path, "1\n2\n").topology.links["plane"]
+def test_netem_and_mininet_refuse_a_recording_with_the_reason(tmp_path: Path) -> None:
+    topology = load(tmp_path, "1\n2\n").topology
     with pytest.raises(UnsupportedError, match="netem cannot change link 'plane' while a run goes on; the relay can"):
-        link_stages(DirectedLink(spec=link, back=False))
+        stage_counts(topology)  # both call it before they set up anything
 
 
 @pytest.mark.parametrize(
