@@ -13,9 +13,9 @@ that have had their share of them. More tunnels hardly help; 8 `rounds` do: 100,
 shares, in six times as long.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import fsum, inf
+from math import fsum
 
 from bicoastal.transports.b4.bandwidth import Application, BandwidthFunction
 from bicoastal.transports.b4.generation import MOST_ROUNDS, Listed, Preference, Search, generate_fairest
@@ -23,6 +23,7 @@ from bicoastal.transports.b4.network import Network
 from bicoastal.transports.b4.quantise import Quantiser, quanta_in_one
 from bicoastal.transports.b4.tunnels import Route, Tunnel, TunnelTable, closed_edges
 from bicoastal.wan.checks import FieldError, check_name, check_whole
+from bicoastal.wan.units import INFINITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,6 @@ def allocate(
     tunnels: TunnelTable | None = None,
     quantum: float | None = None,
     rounds: int = 1,
-    failed: Collection[str] = (),
 ) -> Allocation:
     """Return the max-min fair allocation in the paper's filling order.
 
@@ -150,7 +150,6 @@ def allocate(
     quantum: the unit of a tunnel group's splits, such as 0.25; None leaves them exact.
     rounds: how many times tunnels are generated, of which the most max-min fair time counts. Once is the paper's; each
     further time, the edges that were bottlenecks cost more than before, so that groups with another way keep off them.
-    failed: links that are down, both ways.
 
     No edge is ever allocated over its capacity: `math.fsum` of the rates across it is at most `capacity_bps`, to the
     bit. A quantised allocation is filled once more with the splits fixed, so that a group whose split does not fit gets
@@ -173,7 +172,7 @@ def allocate(
     if rounds > MOST_ROUNDS:
         raise FieldError("rounds", f"{rounds} is more than {MOST_ROUNDS}")
     quanta = None if quantum is None else quanta_in_one(quantum)
-    closed = closed_edges(network, failed)
+    closed = closed_edges(network)
     capacities = [edge.capacity_bps for edge in network.edges]
     functions = [group.function for group in flow_groups]
     pairs = [(group.source, group.destination) for group in flow_groups]
@@ -182,7 +181,7 @@ def allocate(
         capacities, functions, preference, limit=tunnels_per_group, closed=closed, rounds=rounds
     )
     filling, routes, rates = generation.filling, generation.routes, generation.rates_bps
-    fair_shares = [inf if share is None else share for share in filling.fair_shares]
+    fair_shares = [INFINITY if share is None else share for share in filling.fair_shares]
     if quanta is None:
         splits = [_normalised(own) for own in rates]
     else:
@@ -197,7 +196,7 @@ def allocate(
         )
         splits = quantiser.splits()
         filling = quantiser.fill(splits)
-        fair_shares = [inf if share is None else share for share in filling.fair_shares]
+        fair_shares = [INFINITY if share is None else share for share in filling.fair_shares]
         totals = [fsum(filling.rates_bps(group)) for group in range(len(flow_groups))]
         rates = [[total * part for part in split] for total, split in zip(totals, splits, strict=True)]
     _fit(capacities, routes, rates)

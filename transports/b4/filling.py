@@ -16,9 +16,10 @@ coincide here too; what is lost by it is at most that share of a capacity or of 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from copy import copy
 from itertools import pairwise
-from math import fsum, inf
+from math import fsum
 
 from bicoastal.transports.b4.bandwidth import BandwidthFunction
+from bicoastal.wan.units import INFINITY
 
 TOLERANCE = 1e-9
 """Relative: far above the rounding of some thousand additions, far below any rate that matters."""
@@ -79,8 +80,8 @@ class Filling:
         self._slopes = [0.0] * len(edges)
         self._coarse = [0.0] * len(edges)  # a slope below this has lost too many digits
         self._settled_at = [0.0] * len(edges)
-        self._not_before = [inf] * len(edges)  # a fair share before which the edge is not nearly full
-        self._soonest = inf  # the least of them
+        self._not_before = [INFINITY] * len(edges)  # a fair share before which the edge is not nearly full
+        self._soonest = INFINITY  # the least of them
         self._brimful: set[int] = set()  # edges that were nearly full when what was on them ceased to rise
         for group, usage in enumerate(usages):
             self._start(group, usage)
@@ -89,7 +90,7 @@ class Filling:
             for group, function in enumerate(functions)
             for share, slope_bps in zip(function.shares[1:], function.slopes_bps[1:], strict=True)
         ]
-        self._breaks = [*sorted(breaks), (inf, -1, 0.0)]
+        self._breaks = [*sorted(breaks), (INFINITY, -1, 0.0)]
         self._next_break = 0
         self._expect(edges)
 
@@ -193,7 +194,7 @@ class Filling:
         """Return what each usage of a group that rises no more received, bit/s, in their order."""
         function = self._functions[group]
         end = self.fair_shares[group]
-        levels = [function.bps_at(share) for share in (*self.turns[group], inf if end is None else end)]
+        levels = [function.bps_at(share) for share in (*self.turns[group], INFINITY if end is None else end)]
         return [max(0.0, after - before) for before, after in pairwise(levels)]
 
     def _received(self, group: int) -> float:
@@ -202,7 +203,7 @@ class Filling:
 
     def _start(self, group: int, usage: Usage | None) -> None:
         if self._functions[group].demand_bps == 0:
-            self.fair_shares[group] = inf
+            self.fair_shares[group] = INFINITY
         elif usage is None:
             self.fair_shares[group] = 0.0
         else:
@@ -214,7 +215,7 @@ class Filling:
         loads, settled_at = self._loads, self._settled_at
         while True:
             if self._soonest >= limit:
-                return inf, set()
+                return INFINITY, set()
             edge = not_before.index(self._soonest)
             if slopes[edge] > 0:
                 nearly_at = settled_at[edge] + (nearly[edge] - loads[edge]) / slopes[edge]
@@ -228,7 +229,7 @@ class Filling:
         near: dict[int, float] = {}
         while (bound := min(not_before)) <= latest:
             edge = not_before.index(bound)
-            near[edge], not_before[edge] = bound, inf
+            near[edge], not_before[edge] = bound, INFINITY
         for edge, bound in near.items():
             not_before[edge] = bound
         full_at, first = min((self._full_at(edge), edge) for edge in near)
@@ -240,11 +241,11 @@ class Filling:
 
     def _full_at(self, edge: int) -> float:
         slope, room_bps = self._slopes[edge], max(0.0, self._capacities[edge] - self._loads[edge])
-        return self._settled_at[edge] + room_bps / slope if slope > 0 else inf
+        return self._settled_at[edge] + room_bps / slope if slope > 0 else INFINITY
 
     def _await_company(self, edge: int) -> None:
         """Nothing rises on an edge: it will not be full before something joins it, unless it is already."""
-        self._not_before[edge] = inf
+        self._not_before[edge] = INFINITY
         if self._loads[edge] >= self._nearly[edge] and edge not in self._full:
             self._brimful.add(edge)
 
@@ -254,7 +255,7 @@ class Filling:
         drop = self._rising[group] - slope_bps
         self._rising[group] = slope_bps
         if slope_bps == 0:
-            self.fair_shares[group] = inf
+            self.fair_shares[group] = INFINITY
             members, bit = self._members, 1 << group
             for edge, _ in self._usages[group]:
                 members[edge] ^= bit
@@ -291,7 +292,7 @@ class Filling:
                 slopes[edge] -= fraction * rising
                 members[edge] ^= bit
             if share >= self._enough[group]:
-                self.fair_shares[group] = inf
+                self.fair_shares[group] = INFINITY
                 continue
             usage = self._advance(group, self._full) if self._may_advance(group, share) else None
             if usage is None:

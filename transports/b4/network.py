@@ -1,6 +1,6 @@
 """The network as the allocator sees it: sites, and edges that carry traffic one way."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bicoastal.wan.checks import FieldError, check_name, check_not_negative
@@ -86,10 +86,3 @@ class Network:
         """Raise FieldError when the site is unknown."""
         if site not in self._leaving:
             raise FieldError(field_name, f"{site!r} is not a site")
-
-    def check_links(self, field_name: str, links: Iterable[str]) -> None:
-        """Raise FieldError when one of the links is unknown."""
-        known = {edge.link for edge in self.edges}
-        for link in links:
-            if link not in known:
-                raise FieldError(field_name, f"{link!r} is not a link")

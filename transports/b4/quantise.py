@@ -13,12 +13,13 @@ What the paper leaves open is settled here, and reproduces its example (groups F
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from math import floor, inf
+from math import floor
 
 from bicoastal.transports.b4.bandwidth import BandwidthFunction
 from bicoastal.transports.b4.filling import TOLERANCE, Filling, Usage
 from bicoastal.transports.b4.tunnels import Route
 from bicoastal.wan.checks import FieldError, check_positive
+from bicoastal.wan.units import INFINITY
 
 MOST_STAGES = 8
 """That are kept: each costs a change for every decision, and saves the filling up to it."""
@@ -144,7 +145,7 @@ def _fairest(trunk: Filling, group: int, usages: Sequence[Usage]) -> int:
     runners = [_Runner(trunk, group, dict(enumerate(usages)))]
     while len(runners) > 1 or len(runners[0].candidates) > 1:
         furthest = max(runner.at_least for runner in runners)
-        if furthest == inf and all(runner.ended for runner in runners):
+        if furthest == INFINITY and all(runner.ended for runner in runners):
             break
         runners = [
             runner
@@ -156,7 +157,9 @@ def _fairest(trunk: Filling, group: int, usages: Sequence[Usage]) -> int:
         behind = [runner for runner in runners if not runner.stuck_at and not runner.ended]
         if behind:
             last = min(behind, key=lambda runner: runner.at_least)
-            runners += last.catch_up(min((runner.at_least for runner in runners if runner is not last), default=inf))
+            runners += last.catch_up(
+                min((runner.at_least for runner in runners if runner is not last), default=INFINITY)
+            )
         elif all(runner.stuck_at for runner in runners):
             for runner in runners:
                 runner.stuck_at.popleft()
@@ -195,7 +198,7 @@ class _Runner:
         """The least fair share at which its next group can get stuck."""
         if self.stuck_at:
             return self.stuck_at[0]
-        return inf if self.ended else self._filling.now
+        return INFINITY if self.ended else self._filling.now
 
     def catch_up(self, share: float) -> "list[_Runner]":
         """Go on to the next full edge, and further until a group gets stuck or this fair share is passed.

@@ -48,15 +48,15 @@ TunnelTable = Mapping[tuple[str, str], tuple[Tunnel, ...]]
 
 
 def cheapest_tunnels(
-    network: Network, pairs: Iterable[tuple[str, str]], count: int, *, failed: Collection[str] = ()
+    network: Network, pairs: Iterable[tuple[str, str]], count: int
 ) -> dict[tuple[str, str], tuple[Tunnel, ...]]:
     """Return up to `count` cheapest loop-free tunnels for each pair of sites, cheapest first (Yen 1971).
 
-    At one cost, fewer hops come first, then the edges listed first in the network. Links in `failed` are not used.
-    Raises FieldError for an unknown site or link, a pair of one site, or a count below 1.
+    At one cost, fewer hops come first, then the edges listed first in the network. Edges
+    of capacity 0 are not used. Raises FieldError for an unknown site, a pair of one site, or a count below 1.
     """
     check_whole("count", count, 1)
-    closed = closed_edges(network, failed)
+    closed = closed_edges(network)
     table: dict[tuple[str, str], tuple[Tunnel, ...]] = {}
     for source, destination in pairs:
         network.check_site("pairs", source)
@@ -68,13 +68,9 @@ def cheapest_tunnels(
     return table
 
 
-def closed_edges(network: Network, failed: Collection[str]) -> frozenset[int]:
-    """Return the positions of the edges that can carry nothing. Raises FieldError for an unknown link."""
-    if isinstance(failed, str):
-        raise FieldError("failed", f"{failed!r} is one name, not a collection of them")
-    network.check_links("failed", failed)
-    gone = frozenset(failed)
-    return frozenset(index for index, edge in enumerate(network.edges) if edge.link in gone or edge.capacity_bps == 0)
+def closed_edges(network: Network) -> frozenset[int]:
+    """Return the positions of the edges that can carry nothing."""
+    return frozenset(index for index, edge in enumerate(network.edges) if edge.capacity_bps == 0)
 
 
 def tunnel_of(network: Network, route: Route) -> Tunnel:

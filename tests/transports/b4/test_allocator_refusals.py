@@ -35,12 +35,6 @@ def test_a_quantum_that_does_not_divide_one_is_refused(quantum: float) -> None:
         allocate(NETWORK, [GROUP], quantum=quantum)
 
 
-@pytest.mark.parametrize("failed", [["z"], "x"])
-def test_unknown_failed_links_are_refused(failed: list[str] | str) -> None:
-    with pytest.raises(ValueError, match=r"^failed: "):
-        allocate(NETWORK, [GROUP], failed=failed)
-
-
 @pytest.mark.parametrize("rounds", [0, 101])
 def test_rounds_that_are_none_or_too_many_are_refused(rounds: int) -> None:
     with pytest.raises(ValueError, match=r"^rounds: "):

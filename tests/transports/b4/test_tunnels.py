@@ -46,12 +46,15 @@ def test_the_cheapest_routes_avoid_what_they_must(network: Network, avoiding: se
         assert routes.get(site) == (open_paths[0] if open_paths else None)
 
 
-def test_failed_links_are_not_used_and_no_way_is_no_tunnel() -> None:
+def test_an_edge_without_capacity_is_not_used_and_no_way_is_no_tunnel() -> None:
     network = Network(
         sites=("A", "B", "C"),
-        edges=tuple(Edge(link=f"{a}{b}", tail=a, head=b, capacity_bps=1) for a, b in ("AB", "AC", "CB")),
+        edges=tuple(
+            Edge(link=f"{a}{b}", tail=a, head=b, capacity_bps=bps)
+            for a, b, bps in (("A", "B", 0), ("A", "C", 1), ("C", "B", 1))
+        ),
     )
-    table = cheapest_tunnels(network, [("A", "B"), ("B", "A")], 2, failed=["AB"])
+    table = cheapest_tunnels(network, [("A", "B"), ("B", "A")], 2)
     assert [tunnel.sites for tunnel in table["A", "B"]] == [("A", "C", "B")]
     assert table["B", "A"] == ()
 
