@@ -1,9 +1,9 @@
-"""A recorded capacity of a link: how its rate goes up and down, from a file.
+"""A recorded capacity of a link: its rate over time, from a file.
 
 Two formats are read. Mahimahi's (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015)
-has one line for each opportunity to deliver 1504 bytes: the whole millisecond at which it comes. When the trace ends it
-begins again, so that its last millisecond is its period. The other has lines of a time and a rate with a comma between
-them; each rate is valid until the next time, and the last one to the end of the run.
+has one line for each opportunity to deliver 1504 bytes: the whole millisecond of the opportunity. At its end, the
+trace begins again, so that its last millisecond is its period. The other format has lines of a time and a rate with a
+comma between them; each rate is valid until the next time, and the last one to the end of the run.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,8 @@ class CapacityTrace:
     """The rates of a link over time, in both directions: `steps` of (seconds, bit/s), each valid until the next.
 
     Bits count as `LinkSpec.rate_bps` counts them, framing included. Times count from the beginning of the run and rise.
-    Before the first step the link has its own rate. period_s: the steps begin again after so long; None if they do not.
+    Before the first step, the rate is `LinkSpec.rate_bps`. period_s: after this time the steps begin again; None if
+    they do not.
     Raises FieldError.
     """
 
@@ -46,7 +47,7 @@ class CapacityTrace:
 
     @property
     def iteration(self) -> None:
-        """The iteration from which times count: none, they count from the beginning of the run."""
+        """None: times count from the beginning of the run, and not of an iteration."""
         return
 
     @property
@@ -79,10 +80,10 @@ class CapacityTrace:
 
     @classmethod
     def from_text(cls, text: str) -> "CapacityTrace":
-        """Return the trace that a file holds. Empty lines, and what follows a "#", are skipped.
+        """Return the trace in a file's text. Empty lines, and the text after a "#", are skipped.
 
-        A comma in the first line that is left tells the format with times and rates; its first line may be a heading
-        "time,rate". Times and rates have units ("250 ms, 2.5 Gbit/s") or are seconds and bit/s. In mahimahi's format
+        The format has times and rates if the first remaining line has a comma. This line may be a heading "time,rate".
+        Times and rates have units ("250 ms, 2.5 Gbit/s") or are seconds and bit/s. In mahimahi's format
         the opportunities of a millisecond are spread over the time since the one before them, so that the bytes
         delivered are exact at every millisecond that the file names. Raises FieldError with the line's number.
         """

@@ -1,4 +1,4 @@
-"""The identity of a flow: whose it is, from where to where, and over which paths."""
+"""The identity of a flow: its owner, its two sites and its paths."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from bicoastal.wan.checks import FieldError, check_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowId:
-    """Which flow it is. Its text is a label for people, logs and the names of random streams; nothing parses it.
+    """Identifies a flow. Its text is a label for people, logs and the names of random streams; no code parses it.
 
     owner: the job, or the background traffic, that the flow belongs to. source, destination: sites. paths: the names
-    of the paths that the flow may use, in its own order.
-    Raises FieldError for an empty name, a flow that goes nowhere, or one without a path.
+    of the paths that the flow may use, in the order of the flow.
+    Raises FieldError for an empty name, for equal sites, and for a flow without a path.
     """
 
     owner: str

@@ -1,4 +1,4 @@
-"""What changes about a link while a run goes on: capacity steps, outages, recorded capacity traces."""
+"""The changes of a link during a run: capacity steps, outages and recorded capacity traces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def check_events(events: Sequence[LinkEvent]) -> None:
     """Check that the events of one link fit together.
 
     Raises FieldError when two outages with the same anchor overlap, when two steps with the same anchor coincide, or
-    when there is another trace or a step beside a capacity trace.
+    when a capacity trace has a step or another trace beside it.
     """
     single: list[RateStep | Outage] = []
     for event in events:

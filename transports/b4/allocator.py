@@ -1,4 +1,4 @@
-"""The allocator of B4: who may send how much, and over which tunnels.
+"""The allocator of B4: the rate of every flow group, and the tunnels that carry it.
 
 Jain et al., "B4: Experience with a Globally-Deployed Software Defined WAN", SIGCOMM 2013, §4.2-4.3. Pure and
 deterministic: equal arguments give equal allocations, and nothing is kept between calls.
@@ -6,10 +6,10 @@ deterministic: equal arguments give equal allocations, and nothing is kept betwe
 How close the greedy filling comes to linear programs over all paths, on networks of B4's size (16 sites, 46 edges one
 way, 240 site pairs, 4 tunnels; benchmarks/b4_allocator.py): 99.8 % of the throughput of the max-min fair solution where
 nearly all demand can be met, as in the paper's network, 98 % where a fifth of it cannot, 95 % where nearly half cannot;
-with smallest fair shares of 89, 87 and 92 % of the best. Two things in the paper's generation get it there: the next
-tunnel is searched for when it is needed, around the bottlenecks of that moment (lists of the 4 cheapest paths give 92,
-89 and 98 %, and smallest shares of 6, 26 and 44 %), and the number of tunnels is cut afterwards, not by freezing groups
-that have had their share of them. More tunnels hardly help; 8 `rounds` do: 100, 100 and 98 %, and the best smallest
+with smallest fair shares of 89, 87 and 92 % of the best. Two properties of the paper's generation are the reason. The
+next tunnel is searched for when it is needed, around the bottlenecks of that moment: lists of the 4 cheapest paths give
+92, 89 and 98 %, and smallest shares of 6, 26 and 44 %. And the number of tunnels is limited after the filling, not
+during it. More tunnels have little effect. With 8 `rounds`, the result is 100, 100 and 98 %, with the best smallest
 shares, in six times as long.
 """
 
@@ -30,7 +30,7 @@ from bicoastal.wan.units import INFINITY
 class FlowGroup:
     """The applications that send from one site to another, in one class of service (§4.1).
 
-    Raises FieldError: no application, two of one name, or a group that goes nowhere.
+    Raises FieldError: no application, two of one name, or one site as both source and destination.
     """
 
     source: str
@@ -53,13 +53,13 @@ class FlowGroup:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells flow groups apart: source, destination, class of service."""
+        """Source, destination and class of service. No two groups have the same."""
         return self.source, self.destination, self.service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelShare:
-    """What a flow group sends over one tunnel: a rate, and the split it is of the group's rate."""
+    """The part of a flow group on one tunnel: a rate, and its share of the group's rate."""
 
     tunnel: Tunnel
     rate_bps: float
@@ -68,9 +68,10 @@ class TunnelShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelGroup:
-    """A flow group's tunnels with their splits, in the order in which they were filled, and what the group gets.
+    """A flow group's tunnels with their splits, in the order in which they were filled, and the group's rate.
 
-    fair_share: where the group got stuck; infinite when its demand is met, 0 when it has no way to its destination.
+    fair_share: at which the group stopped rising; infinite when its demand is met, 0 when no tunnel reaches its
+    destination.
     """
 
     group: FlowGroup
@@ -79,21 +80,21 @@ class TunnelGroup:
 
     @property
     def rate_bps(self) -> float:
-        """What the group gets on all tunnels, bit/s."""
+        """The rate of the group on all tunnels, bit/s."""
         return fsum(share.rate_bps for share in self.tunnels)
 
     @property
     def application_bps(self) -> dict[str, float]:
-        """What each application gets, bit/s: its bandwidth function at the group's fair share (§4.2)."""
+        """The rate of each application, bit/s: its bandwidth function at the group's fair share (§4.2)."""
         wanted = {each.name: each.bps_at(self.fair_share) for each in self.group.applications}
         total = fsum(wanted.values())
-        scale = min(1.0, self.rate_bps / total) if total else 0.0  # the group may be short of it by the tolerance
+        scale = min(1.0, self.rate_bps / total) if total else 0.0  # the group's rate may be less by the tolerance
         return {name: scale * bps for name, bps in wanted.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bottleneck:
-    """An edge that stopped somebody: link and direction, and the fair share at which it was full."""
+    """An edge that limited a group: link and direction, and the fair share at which it was full."""
 
     link: str
     tail: str
@@ -103,13 +104,13 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """What every flow group gets, in the order given, and the bottlenecks in the order in which they were met."""
+    """The tunnels of every flow group, in the order given, and the bottlenecks in the order in which they were full."""
 
     groups: tuple[TunnelGroup, ...]
     bottlenecks: tuple[Bottleneck, ...]
 
     def of(self, source: str, destination: str, service: str = "") -> TunnelGroup:
-        """Return one group's part. Raises KeyError."""
+        """Return the tunnel group of one flow group. Raises KeyError."""
         for group in self.groups:
             if group.group.key == (source, destination, service):
                 return group
@@ -117,7 +118,7 @@ class Allocation:
 
     @property
     def rate_bps(self) -> float:
-        """All that is carried from end to end, bit/s."""
+        """The rate of all groups together, bit/s."""
         return fsum(group.rate_bps for group in self.groups)
 
     def load_bps(self, link: str, tail: str) -> float:
@@ -144,16 +145,16 @@ def allocate(
     tunnels_per_group: how many tunnels of a group may carry traffic, at most; None for no limit. A single one is the
     preferred one; of several, those are kept that serve the group best when there is no limit.
     tunnels: the tunnels of each pair of sites, preferred ones first, as `cheapest_tunnels`
-    gives them; a pair that is missing has no tunnel. By default a group's next tunnel is the cheapest path without a
-    bottleneck edge at the time it is needed (§4.3), which finds more capacity than a list of the cheapest paths made in
-    advance; at one cost, fewer hops and then the edges listed first are preferred.
+    gives them; a pair that is missing has no tunnel. By default, a group's next tunnel is the cheapest path without a
+    bottleneck edge at the time it is needed (§4.3). This finds more capacity than a list that is made in advance. At
+    equal cost, fewer hops and then the edges listed first are preferred.
     quantum: the unit of a tunnel group's splits, such as 0.25; None leaves them exact.
-    rounds: how many times tunnels are generated, of which the most max-min fair time counts. Once is the paper's; each
-    further time, the edges that were bottlenecks cost more than before, so that groups with another way keep off them.
+    rounds: how many times tunnels are generated; the most max-min fair result counts. The paper has one round. In each
+    further round, the edges that were bottlenecks cost more, so that groups with another way avoid them.
 
     No edge is ever allocated over its capacity: `math.fsum` of the rates across it is at most `capacity_bps`, to the
-    bit. A quantised allocation is filled once more with the splits fixed, so that a group whose split does not fit gets
-    less rather than an edge more; groups that are short of their due by rounding are so by `TOLERANCE` at most.
+    bit. A quantised allocation is filled once more with the splits fixed: if a split does not fit, its group gets less.
+    Rounding takes at most `TOLERANCE` from a group.
 
     Raises FieldError: unknown sites, links or tunnels' ends, two groups of one key, a quantum that
     does not divide 1, or more than one round with listed tunnels, whose order is given.
@@ -230,7 +231,7 @@ def _normalised(rates: Sequence[float]) -> list[float]:
 
 
 def _fit(capacities: Sequence[float], routes: Sequence[Sequence[Route]], rates: list[list[float]]) -> None:
-    """Take back, in place, what rounding gave beyond a capacity; from whole groups, to keep their splits."""
+    """Reduce, in place, the rates of groups where rounding exceeds a capacity. Splits stay as they are."""
     crossing: list[dict[int, list[int]]] = [{} for _ in capacities]
     for group, own in enumerate(routes):
         for tunnel, route in enumerate(own):

@@ -1,4 +1,4 @@
-"""Tunnel group generation: which tunnels a flow group takes, one after the other, and what each of them carries.
+"""Tunnel group generation: the tunnels that a flow group takes, one after the other, and the rate of each.
 
 Jain et al., SIGCOMM 2013, §4.3: all groups are filled together on their preferred tunnels. When an edge is full, the
 tunnels across it freeze, and their groups continue on their next tunnels.
@@ -79,7 +79,7 @@ class Search:
 
 
 class Listed:
-    """The next in a list that has no full edge.
+    """A preference by lists: a group takes the next tunnel of its list that has no full edge.
 
     Raises FieldError for a tunnel that the network does not have, or that does not join the pair it is listed for.
     """
@@ -126,7 +126,7 @@ def _costlier(network: Network, bottlenecks: Sequence[tuple[int, float]]) -> Net
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The outcome, by group: the routes that carry something, in the order in which they were filled, and the rates."""
+    """The result, by group: the routes that carry traffic, in the order in which they were filled, and their rates."""
 
     filling: Filling
     routes: list[list[Route]]

@@ -1,4 +1,4 @@
-"""The network as the allocator sees it: sites, and edges that carry traffic one way."""
+"""The network of the allocator: sites, and edges that carry traffic in one direction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from bicoastal.wan.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """One direction of a link, as the allocator sees it. A link that carries both ways is two edges of one name.
+    """One direction of a link. A link that carries traffic in both directions is two edges of one name.
 
-    capacity_bps: what may be allocated on it, bit/s; an edge of capacity 0 carries nothing.
+    capacity_bps: the most that may be allocated on it, bit/s; an edge of capacity 0 carries nothing.
     cost: an abstract quantity, typically latency; the cost of a tunnel is the sum over its edges (§4.3).
     Raises FieldError.
     """
@@ -34,7 +34,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Sites and the edges between them, parallel ones too. Where costs tie, the edge listed first is preferred.
+    """Sites and the edges between them, parallel ones too. At equal cost, the edge listed first is preferred.
 
     Raises FieldError: a site named twice, an edge that ends at no site, or two edges of one link that
     leave the same site.

@@ -28,10 +28,10 @@ Key = tuple[int, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """What one flow wants in one direction.
+    """The demand of one flow in one direction.
 
     paths: of the topology. up: which of them can be used now. back: which of them the data crosses from the last site
-    to the first. weight: within its class. demand_bps: infinite for as much as there is; None outside of a burst.
+    to the first. weight: within its class. demand_bps: infinite for all the capacity there is; None between bursts.
     lowest: it is the far end's own sending.
     """
 
@@ -51,7 +51,7 @@ def edges_of(topology: Topology, path: str, *, back: bool) -> tuple[EdgeKey, ...
 
 
 def capacity_bps(topology: Topology, headroom: float) -> dict[EdgeKey, float]:
-    """Return what may be allocated on each edge."""
+    """Return the capacity of each edge that may be allocated, bit/s."""
     return {
         (link.name, site): link.rate_bps * (1 - headroom)
         for link in topology.links.values()
@@ -113,7 +113,7 @@ def _fill(
     rounds: int,
     tunnels: int | None,
 ) -> dict[Key, list[float]]:
-    """Allocate what is left to all paths that are not pinned."""
+    """Allocate the remaining capacity to all paths that are not pinned."""
     rates = {want.key: [0.0] * len(want.paths) for want in wants}
     edges = [
         Edge(link=link.name, tail=tail, head=head, capacity_bps=max(0.0, left[link.name, tail]), cost=link.delay_s)

@@ -1,4 +1,4 @@
-"""Tunnels: loop-free paths from site to site, and how the cheapest of them are found."""
+"""Tunnels: loop-free paths between sites, and the search for the cheapest of them."""
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Route = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tunnel:
-    """A way from the first of `sites` to the last, over `links`: one name for each step. Raises FieldError."""
+    """A loop-free path from the first of `sites` to the last, over `links`: one for each step. Raises FieldError."""
 
     name: str
     sites: tuple[str, ...]
@@ -26,20 +26,20 @@ class Tunnel:
         if len(self.sites) < 2:
             raise FieldError("sites", f"the tunnel {self.name!r} needs at least two sites")
         if len(set(self.sites)) < len(self.sites):
-            raise FieldError("sites", f"the tunnel {self.name!r} comes to the same site twice")
+            raise FieldError("sites", f"the tunnel {self.name!r} has the same site twice")
         if len(self.links) != len(self.sites) - 1:
             steps = len(self.sites) - 1
             raise FieldError("links", f"the tunnel {self.name!r} needs {steps} for {len(self.sites)} sites")
 
     @classmethod
     def along(cls, path: Path, *, back: bool = False) -> "Tunnel":
-        """Return the tunnel that follows a path of the topology, or, `back`, comes back along it, under its name."""
+        """Return the tunnel along a path of the topology, with its name; `back`: from its last site to its first."""
         step = -1 if back else 1
         return cls(name=path.name, sites=path.sites[::step], links=path.links[::step])
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Where it starts and where it ends."""
+        """Its first and its last site."""
         return self.sites[0], self.sites[-1]
 
 
@@ -52,7 +52,7 @@ def cheapest_tunnels(
 ) -> dict[tuple[str, str], tuple[Tunnel, ...]]:
     """Return up to `count` cheapest loop-free tunnels for each pair of sites, cheapest first (Yen 1971).
 
-    At one cost, fewer hops come first, then the edges listed first in the network. Edges
+    At equal cost, fewer hops come first, then the edges listed first in the network. Edges
     of capacity 0 are not used. Raises FieldError for an unknown site, a pair of one site, or a count below 1.
     """
     check_whole("count", count, 1)
@@ -62,7 +62,7 @@ def cheapest_tunnels(
         network.check_site("pairs", source)
         network.check_site("pairs", destination)
         if source == destination:
-            raise FieldError("pairs", f"{source!r} has no way to itself")
+            raise FieldError("pairs", f"{source!r} is both ends of a pair")
         routes = _cheapest_routes(network, source, destination, count, closed)
         table[source, destination] = tuple(tunnel_of(network, route) for route in routes)
     return table
@@ -74,7 +74,7 @@ def closed_edges(network: Network) -> frozenset[int]:
 
 
 def tunnel_of(network: Network, route: Route) -> Tunnel:
-    """Return the tunnel along a route, named by the links it takes."""
+    """Return the tunnel along a route. Its name is made of its links."""
     edges = [network.edges[index] for index in route]
     return Tunnel(
         name="/".join(edge.link for edge in edges),
@@ -113,7 +113,7 @@ def first_open(routes: Iterable[Route], full: Set[int]) -> Route | None:
 def cheapest_routes_from(network: Network, source: str, avoiding: Collection[int]) -> dict[str, Route]:
     """Return the cheapest route to each site that can be reached without the edges to avoid (Dijkstra)."""
     found: dict[str, Route] = {}
-    least: dict[str, tuple[float, int]] = {}  # cost and hops of what is in the heap
+    least: dict[str, tuple[float, int]] = {}  # cost and hops of the entries in the heap
     heap: list[tuple[float, int, Route, str]] = [(0.0, 0, (), source)]
     edges = network.edges
     while heap:
@@ -135,7 +135,7 @@ def cheapest_routes_from(network: Network, source: str, avoiding: Collection[int
 def _cheapest_routes(
     network: Network, source: str, destination: str, count: int, closed: frozenset[int]
 ) -> list[Route]:
-    """Yen's algorithm: every next route leaves an earlier one somewhere, by an edge that none took from there."""
+    """Yen's algorithm: every next route leaves an earlier one at a site, by an edge that no earlier one took there."""
     first = _finish(network, (), source, destination, closed)
     candidates = [] if first is None else [(*_rank(network, first), 0)]
     known = {first}
@@ -159,7 +159,7 @@ def _rank(network: Network, route: Route) -> tuple[float, int, Route]:
 
 
 def _finish(network: Network, start: Route, site: str, destination: str, avoiding: frozenset[int]) -> Route | None:
-    """Return the cheapest loop-free completion of a route that has come to `site`."""
+    """Return the cheapest loop-free completion of a route that ends at `site`."""
     visited = {network.edges[index].tail for index in start}
     heap: list[tuple[float, int, Route, str]] = [(0.0, 0, start, site)]
     while heap:
