@@ -9,7 +9,7 @@ from bicoastal.wan.checks import check_not_negative, check_positive, check_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class PathEstimate:
     """What a plan knows of a path: its rate, the time to the far end, and when it can take the first symbol.
 
     Raises ValueError naming the field.
@@ -25,36 +25,36 @@ class Lane:
         check_not_negative("delay_s", self.delay_s)
 
 
-def landing_time(lanes: Sequence[Lane], total_bytes: float) -> float:
+def landing_time(paths: Sequence[PathEstimate], total_bytes: float) -> float:
     """Return the earliest time (seconds) by which `total_bytes` can all have landed, cut as finely as need be.
 
-    The t that solves sum of rate_i * max(0, t - free_i - delay_i) = 8 * total_bytes: lanes join in the order of the
+    The t that solves sum of rate_i * max(0, t - free_i - delay_i) = 8 * total_bytes: paths join in the order of the
     time at which their first bit would land.
     """
     bits = 8.0 * total_bytes
-    ordered = sorted(lanes, key=lambda lane: lane.free_at_s + lane.delay_s)
+    ordered = sorted(paths, key=lambda path: path.free_at_s + path.delay_s)
     rate = spent = 0.0
     time = ordered[0].free_at_s + ordered[0].delay_s
-    for at, lane in enumerate(ordered):
-        begin = lane.free_at_s + lane.delay_s
+    for at, path in enumerate(ordered):
+        begin = path.free_at_s + path.delay_s
         if at and spent + rate * (begin - time) >= bits:
             break
         spent += rate * (begin - time)
-        time, rate = begin, rate + lane.rate_bps
+        time, rate = begin, rate + path.rate_bps
     return time + max(0.0, bits - spent) / rate
 
 
-def land_together(lanes: Sequence[Lane], symbols: int, symbol_bytes: int) -> list[int]:
-    """Return how many of `symbols` each lane takes so that their last ones land within a symbol of one another.
+def land_together(paths: Sequence[PathEstimate], symbols: int, symbol_bytes: int) -> list[int]:
+    """Return how many of `symbols` each path takes so that their last ones land within a symbol of one another.
 
     symbol_bytes: on the wire, headers included. Raises ValueError for counts that are none.
     """
     check_whole("symbols", symbols, 0)
     check_whole("symbol_bytes", symbol_bytes, 1)
     if symbols == 0:
-        return [0] * len(lanes)
-    landed = landing_time(lanes, symbols * symbol_bytes)
-    return split(symbols, [lane.rate_bps * max(0.0, landed - lane.free_at_s - lane.delay_s) for lane in lanes])
+        return [0] * len(paths)
+    landed = landing_time(paths, symbols * symbol_bytes)
+    return split(symbols, [path.rate_bps * max(0.0, landed - path.free_at_s - path.delay_s) for path in paths])
 
 
 class Slot(NamedTuple):

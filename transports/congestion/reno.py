@@ -6,10 +6,10 @@ BETA = 0.5  # of the window that a loss leaves (RFC 5681 §3.1 equation 4)
 
 
 class Reno(LossBased):
-    """One segment more per window acknowledged, half upon loss, of the window or of what is in flight. Sizes are bytes.
+    """One segment more per window acknowledged; half of the window, or of the data in flight, at a loss. In bytes.
 
     With one loss every 1/p packets its window averages sqrt(3 / (2 p)) segments (Mathis et al., "The macroscopic
-    behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997). Raises ValueError naming the argument.
+    behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997). Raises FieldError naming the argument.
     """
 
     def __init__(

@@ -8,10 +8,10 @@ from abc import abstractmethod
 
 from aioquic.quic.events import StreamDataReceived
 from aioquic.quic.packet import QuicStreamFrame
-from aioquic.quic.stream import FinalSizeError, QuicStreamReceiver, QuicStreamSender
 
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.flight import Sent
+from bicoastal.transports.quic.aioquic_private import FinalSizeError, QuicStreamSender, StreamReceiver
+from bicoastal.transports.quic.sent_packets import SentPacket
 from bicoastal.transports.quic.wire import encode_varint
 from bicoastal.transports.recovery.ranges import RangeSet
 
@@ -77,7 +77,7 @@ class OutgoingStream(QuicStreamSender):
         offset = (start | (3 << 62 if self._offset_bytes == 8 else 2 << 30)).to_bytes(self._offset_bytes, "big")
         return b"".join((b"%c%b%b" % (kind, self._id, offset), *self.read(start, stop)))
 
-    def on_acked(self, packet: Sent) -> None:
+    def on_acked(self, packet: SentPacket) -> None:
         """Octets have arrived."""
         self._delivered.add(*packet.span)
         if self._lost:
@@ -85,7 +85,7 @@ class OutgoingStream(QuicStreamSender):
         if self._fixed_end and self._delivered.total == self.end:
             self.is_finished = True
 
-    def on_lost(self, packet: Sent) -> None:
+    def on_lost(self, packet: SentPacket) -> None:
         """Octets are to be sent again, those that another packet brought excepted."""
         missing = self._delivered.add(*packet.span)
         for start, stop in missing:
@@ -130,7 +130,7 @@ class OutgoingControl(OutgoingStream):
         """Return queued octets."""
         return [bytes(self._octets[start - self._begin : stop - self._begin])]
 
-    def on_acked(self, packet: Sent) -> None:
+    def on_acked(self, packet: SentPacket) -> None:
         """Octets have arrived: forget those before the first gap."""
         super().on_acked(packet)
         for start, stop in self._delivered:
@@ -140,14 +140,14 @@ class OutgoingControl(OutgoingStream):
             break
 
 
-class Incoming(QuicStreamReceiver):
+class Incoming(StreamReceiver):
     """What one end receives on a stream: in pieces, by reference, in whatever order they come.
 
     continuous: hand octets on as soon as they are in order; otherwise all at once when the last is here.
     """
 
     def __init__(self, stream_id: int, *, continuous: bool) -> None:
-        super().__init__(stream_id=stream_id, readable=True)
+        super().__init__(stream_id)
         self._continuous = continuous
         self._received = RangeSet()
         self._pieces: list[tuple[int, Buffer]] = []
@@ -160,7 +160,7 @@ class Incoming(QuicStreamReceiver):
     def take(self, offset: int, data: Buffer, *, fin: bool) -> StreamDataReceived | None:
         """Take octets; return what is thereby ready. Raises FinalSizeError (RFC 9000 §4.5)."""
         stop = offset + len(data)
-        if fin or self._final_size is not None:
+        if fin or self.final_bytes is not None:
             self._check_final_size(stop, fin=fin)
         self.highest_offset = max(self.highest_offset, stop)
         if self.is_finished:
@@ -168,7 +168,7 @@ class Incoming(QuicStreamReceiver):
         view = memoryview(data)
         for start, end in self._received.add(offset, stop):
             self._pieces.append((start, view[start - offset : end - offset]))
-        complete = self._received.total == self._final_size
+        complete = self._received.total == self.final_bytes
         if complete:
             self.is_finished = True
         if complete or self._continuous:
@@ -176,13 +176,13 @@ class Incoming(QuicStreamReceiver):
         return None
 
     def _check_final_size(self, stop: int, *, fin: bool) -> None:
-        final = self._final_size
+        final = self.final_bytes
         if final is not None and (stop > final or (fin and stop != final)):
             raise FinalSizeError("Cannot change final size")
         if fin:
             if stop < self.highest_offset:
                 raise FinalSizeError("Data received beyond final size")
-            self._final_size = stop
+            self.final_bytes = stop
 
     def _hand_on(self, complete: bool) -> StreamDataReceived | None:
         pieces = self._pieces
@@ -199,4 +199,4 @@ class Incoming(QuicStreamReceiver):
         data = b"".join(piece for _, piece in pieces[:count])
         del pieces[:count]
         self._handed = at
-        return StreamDataReceived(data=data, end_stream=complete, stream_id=self._stream_id or 0)
+        return StreamDataReceived(data=data, end_stream=complete, stream_id=self.stream_id)

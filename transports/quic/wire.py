@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from aioquic._buffer import Buffer as AioquicBuffer
 from aioquic.quic.crypto import CIPHER_SUITES, CryptoContext, derive_key_iv_hp
 from aioquic.quic.packet import pull_quic_header
 from cryptography.exceptions import InvalidTag
@@ -10,8 +9,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bicoastal.transports.events import Buffer
+from bicoastal.transports.quic.aioquic_private import AioquicBuffer
 from bicoastal.transports.recovery.ranges import Range
 
+CONNECTION_ID_BYTES = 8
 TAG_BYTES = 16  # RFC 9001 §5.3
 NUMBER_BYTES = 4  # of packet numbers sent: enough for 2^31 packets in flight (RFC 9000 §17.1)
 KEY_PHASE = 0x04

@@ -19,7 +19,7 @@ QUICK_ACKS, QUICK_EVERY = 64, 2
 PAUSE_S = 0.01
 
 
-class Received:
+class ReceivedPackets:
     """The packet numbers received in 1-RTT packets, and when the next ACK is due.
 
     ack_at: when an ACK must leave (inf: none is owed). expected: one more than the largest number received.

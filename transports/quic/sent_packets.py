@@ -26,14 +26,14 @@ FORGET_ROUNDS = 4  # how many smoothed round trips a lost packet is remembered, 
 class Cargo(Protocol):
     """What a packet carries, as far as it cares for its fate."""
 
-    def on_acked(self, packet: "Sent") -> None:
+    def on_acked(self, packet: "SentPacket") -> None:
         """It has arrived; also after `on_lost`, when that was an error."""
 
-    def on_lost(self, packet: "Sent") -> None:
+    def on_lost(self, packet: "SentPacket") -> None:
         """It is taken for lost."""
 
 
-class Sent:
+class SentPacket:
     """A packet in the sender's books: `size` octets of UDP payload that left at `sent_s`, with a `span` of `cargo`.
 
     What a span counts, the cargo knows.
@@ -51,7 +51,7 @@ class Sent:
         self.lost = False
 
 
-class Flight:
+class SentPackets:
     """What one end has in flight, and what acknowledgements make of it.
 
     in_flight: octets sent and neither acknowledged nor taken for lost. next_number: above every packet number sent.
@@ -69,9 +69,9 @@ class Flight:
         self.probes = 0
         self.last_sent_s = -INFINITY
         self.timeouts = self.spurious = 0
-        self._packets: dict[int, Sent] = {}  # in flight, or lost and not yet forgotten
-        self._order: deque[Sent] = deque()  # in flight; may begin with some that are not any more
-        self._lost: deque[tuple[float, Sent]] = deque()  # when it was taken for lost, and what
+        self._packets: dict[int, SentPacket] = {}  # in flight, or lost and not yet forgotten
+        self._order: deque[SentPacket] = deque()  # in flight; may begin with some that are not any more
+        self._lost: deque[tuple[float, SentPacket]] = deque()  # when it was taken for lost, and what
         self._acked = RangeSet()
         self._largest_acked = -1
         self.latest_rtt_s = 0.0
@@ -86,7 +86,7 @@ class Flight:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def sent(self, packet: Sent) -> None:
+    def add(self, packet: SentPacket) -> None:
         """Take in an ack-eliciting packet; numbers and times of departure never decrease."""
         self._packets[packet.number] = packet
         self._order.append(packet)
@@ -121,7 +121,7 @@ class Flight:
             self.congestion.restart_after_idle(now, now - self.last_sent_s, self.pto_s, policy=after_idle)
         self.congestion.on_burst(now, burst_bytes)
 
-    def oldest(self) -> Sent | None:
+    def oldest(self) -> SentPacket | None:
         """Return the packet in flight that left first."""
         order = self._order
         while order:
@@ -170,7 +170,7 @@ class Flight:
             )
         )
 
-    def _take(self, ranges: Sequence[Range], now: float) -> list[Sent]:
+    def _take(self, ranges: Sequence[Range], now: float) -> list[SentPacket]:
         """Return the packets that are acknowledged for the first time, the newest first."""
         self._forget(now)
         oldest = self.oldest()
@@ -179,7 +179,7 @@ class Flight:
             floor = min(floor, self._lost[0][1].number)
         acked, packets = self._acked, self._packets
         acked.discard_below(floor)
-        delivered: list[Sent] = []
+        delivered: list[SentPacket] = []
         late = False
         for start, stop in ranges:
             if stop <= floor:
@@ -227,7 +227,7 @@ class Flight:
             return 0
         patience_s = max(self.latest_rtt_s, self.rtt.srtt_s or INITIAL_RTT_S) + self._window_s()
         certain = -1 if self._reordering_seen else largest - PACKET_THRESHOLD
-        lost: list[Sent] = []
+        lost: list[SentPacket] = []
         while packet is not None and packet.number < largest:
             if packet.number > certain and packet.sent_s + patience_s > now:
                 self._loss_at = packet.sent_s + patience_s
@@ -238,13 +238,13 @@ class Flight:
             packet = self.oldest()
         return self._congested(lost, now) if lost else 0
 
-    def _give_up(self, packet: Sent, now: float) -> None:
+    def _give_up(self, packet: SentPacket, now: float) -> None:
         packet.lost = True
         self.in_flight -= packet.size
         self._lost.append((now, packet))
         packet.cargo.on_lost(packet)
 
-    def _congested(self, lost: Sequence[Sent], now: float) -> int:
+    def _congested(self, lost: Sequence[SentPacket], now: float) -> int:
         """Tell the controller of losses; return their octets."""
         size = sum(packet.size for packet in lost)
         newest = lost[-1]
@@ -260,7 +260,7 @@ class Flight:
             congestion.on_timeout(now, self.in_flight + size, first=True)
         return size
 
-    def _is_persistent(self, lost: Sequence[Sent]) -> bool:
+    def _is_persistent(self, lost: Sequence[SentPacket]) -> bool:
         """Tell whether nothing of three PTOs' worth of packets arrived (RFC 9002 §7.6).
 
         A gap in their numbers may have been acknowledged, or have asked for no acknowledgement: it ends the period.
@@ -277,7 +277,7 @@ class Flight:
             previous = packet
         return False
 
-    def _disprove(self, packet: Sent) -> None:
+    def _disprove(self, packet: SentPacket) -> None:
         """What was taken for lost has arrived after all."""
         self.spurious += 1
         self._reordering_seen = True
@@ -297,7 +297,7 @@ class Flight:
 
         congestion: the controller is to know, as of other losses; that a path has gone dark is no sign of it.
         """
-        lost: list[Sent] = []
+        lost: list[SentPacket] = []
         while (packet := self.oldest()) is not None:
             self._order.popleft()
             lost.append(packet)
