@@ -118,11 +118,6 @@ class LinkRecord:
         """The site at which the packets entered the link. A site's name has no ">" (`bicoastal.wan.topology.Site`)."""
         return self.direction.partition(">")[0]
 
-    @property
-    def target(self) -> str:
-        """The site at which the packets left the link."""
-        return self.direction.partition(">")[2]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRecord:
