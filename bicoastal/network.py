@@ -11,6 +11,7 @@ from bicoastal.public import exported_by
 if TYPE_CHECKING:  # as in `bicoastal` itself
     from bicoastal.experiments.scenario.workload import JobPlan as JobPlan
     from bicoastal.wan.allreduce import AllReduceSpec as AllReduceSpec
+    from bicoastal.wan.capacity_trace import CapacityTrace as CapacityTrace
     from bicoastal.wan.loss import Bernoulli as Bernoulli
     from bicoastal.wan.loss import Combined as Combined
     from bicoastal.wan.loss import GilbertElliott as GilbertElliott

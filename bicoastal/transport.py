@@ -32,5 +32,6 @@ if TYPE_CHECKING:  # as in `bicoastal` itself
     from bicoastal.transports.registry import UnknownTransportError as UnknownTransportError
     from bicoastal.transports.tcp.connection import TcpEndpoint as TcpEndpoint
     from bicoastal.transports.tcp.parameters import TcpParameters as TcpParameters
+    from bicoastal.wan.flow_id import FlowId as FlowId
 
 __all__, __getattr__, __dir__ = exported_by(__name__)

@@ -8,7 +8,6 @@ from bicoastal.transports.b4.parameters import (
     B4Parameters,
     ControlledParameters,
     PacedParameters,
-    job_of,
 )
 from bicoastal.transports.base import Endpoint, EndpointContext, Pacer
 from bicoastal.transports.paced.paced_sender import PacedSender
@@ -24,9 +23,9 @@ def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent 
     if context.role != "client" or parameters.rate_bps is not None:
         return None
     return Agent(
-        flow=context.flow,
+        flow=str(context.flow),
         path_names=[view.name for view in context.paths],
-        deadline_s=parameters.deadline_s_of.get(job_of(context.flow)),
+        deadline_s=parameters.deadline_s_of.get(context.flow.owner),
         initial_bps=INITIAL_BPS,
         patience_s=parameters.patience_s,
         idle_hold_s=parameters.idle_hold_s,

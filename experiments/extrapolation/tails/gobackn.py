@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from bicoastal.transports.rdma.endpoints import GAIN, LEAST_WINDOW, MOST_WINDOW
 
 from bicoastal.experiments.extrapolation.tails.model import Array, Crossing
 from bicoastal.experiments.extrapolation.tails.pointwise import Distribution, PointwiseModel, compound
 from bicoastal.transports.b4.parameters import RdmaParameters
+from bicoastal.transports.rdma.go_back_sender import GAIN, LEAST_WINDOW, MOST_WINDOW
 
 DEFAULTS = RdmaParameters()  # what the transport itself begins with
 STALLS = 8  # kinds of rewind by how long the window that follows stands still

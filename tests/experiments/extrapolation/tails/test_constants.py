@@ -44,15 +44,15 @@ def default(of: Any, field: str) -> Any:
         ("quic.wire", "CONNECTION_ID_BYTES", "models", lambda models: models.MPQUIC_FEC.header_bytes),
         ("quic.wire", "NUMBER_BYTES", "models", lambda models: models.FEC.header_bytes),
         ("quic.wire", "TAG_BYTES", "models", lambda models: models.FEC.header_bytes),
-        ("rdma.endpoints", "GAIN", "gobackn", lambda gobackn: default(gobackn.GoBackN, "gain")),
+        ("rdma.go_back_sender", "GAIN", "gobackn", lambda gobackn: default(gobackn.GoBackN, "gain")),
         (
-            "rdma.endpoints",
+            "rdma.go_back_sender",
             "LEAST_WINDOW",
             "gobackn",
             lambda gobackn: default(gobackn.GoBackN, "least_window"),
         ),
         (
-            "rdma.endpoints",
+            "rdma.go_back_sender",
             "MOST_WINDOW",
             "gobackn",
             lambda gobackn: default(gobackn.GoBackN, "most_window"),
