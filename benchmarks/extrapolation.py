@@ -15,7 +15,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from bicoastal.experiments.extrapolation.assumptions import Assumptions
-from bicoastal.experiments.extrapolation.sizing import Path, Question, gradient_exposed_s, step_share
+from bicoastal.experiments.extrapolation.bandwidth_need import Path, Question, gradient_exposed_s, step_share
 from bicoastal.experiments.extrapolation.tails.model import Array, QuantileModel
 from bicoastal.experiments.extrapolation.tails.models import MODELS
 from bicoastal.experiments.extrapolation.tails.pointwise import PointwiseModel

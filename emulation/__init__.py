@@ -1,1 +1,1 @@
-"""Where a run happens: backends, clocks, the driver that pumps machines, and the records they leave."""
+"""Runs: backends, clocks, the driver that calls machines, and the records of what happened."""

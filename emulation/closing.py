@@ -1,4 +1,4 @@
-"""What is closed when its block is left."""
+"""A base class of context managers that are closed at the end of their block."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -6,11 +6,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager that is itself what the block gets, and is closed at the end, however that comes."""
+    """A context manager that returns itself and calls `close` at the end of the block, also after an exception."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back."""
+        """Release every resource."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,10 +1,10 @@
-"""The only loop that pumps a machine, whatever the clock and whatever carries the datagrams.
+"""The only loop that calls machines, for every clock and for every carrier of datagrams.
 
-Everything that is going to happen stands in one heap, ordered by (time, priority, sequence): two events at the same
-instant happen by kind, then in the order in which they were asked for, so a run is a function of its inputs alone.
+All events of the future are in one heap, ordered by (time, priority, sequence). Two events at the same instant happen
+in the order of their kinds, then in the order in which they were scheduled. So a run depends on its inputs alone.
 
-What comes one after another anyway, as packets do across a wire, waits in a lane, and only its first stands in the
-heap: the heap then grows with the number of links and machines, not with the packets on their way.
+Events that follow one another, such as packets on a link, wait in an event queue, and only the first of a queue is in
+the heap. So the heap grows with the number of links and machines, and not with the number of packets on their way.
 """
 
 from collections import defaultdict, deque
@@ -16,39 +16,40 @@ from typing import Any
 from bicoastal.emulation.clock import Clock
 from bicoastal.transports.base import Datagram, Machine
 from bicoastal.transports.events import Event
+from bicoastal.wan.units import INFINITY
 
 ARRIVAL, DEPARTURE, TIMER, APPLICATION, SAMPLING = range(5)
 
 Transmit = Callable[[Datagram, float], None]
 Action = Callable[[Any, float], None]
-Lane = deque["Entry"]
-Entry = tuple[float, int, int, Action, Any, Lane | None]
+EventQueue = deque["Entry"]
+Entry = tuple[float, int, int, Action, Any, EventQueue | None]
 SPIN_LIMIT = 10_000  # timers at one instant
 EVENT_LIMIT = 100_000  # events at one instant
-# Timers so close to one another that nobody would live to see the end of the run: (how many, within seconds). One for
-# each full packet of a terabit per second is still within the first; the second is for those between which the machine
-# neither heard nor said anything.
+# So many timers within so many seconds that the run would not end in any useful time: (how many, within seconds). A
+# timer for each full packet at 1 Tbit/s is still below the first limit. The second limit counts only timers between
+# which the machine received and sent nothing.
 TIMER_LIMIT = 100_000, 1e-3
 IDLE_TIMER_LIMIT = 10_000, 0.1
 
 
 class SpinningError(Exception):
-    """A machine wants to be asked again and again while hardly any time passes; the message names it."""
+    """A machine asks for ever more calls while hardly any time passes; the message names the machine."""
 
 
 class _Allowance:
-    """Counts what happens, and says when it happens too often: more than `most` times within `within_s`."""
+    """Counts events, and tells when there are more than `most` of them within `within_s` seconds."""
 
     __slots__ = ("_count", "_most", "_since_s", "_within_s")
 
     def __init__(self, most: int, within_s: float) -> None:
         self._most = most
         self._within_s = within_s
-        self._since_s = float("-inf")
+        self._since_s = -INFINITY
         self._count = 0
 
     def exceeded(self, now: float) -> bool:
-        """Count one more."""
+        """Count one more event; return whether there are too many."""
         if now - self._since_s > self._within_s:
             self._since_s, self._count = now, 0
         self._count += 1
@@ -56,9 +57,10 @@ class _Allowance:
 
 
 class Port:
-    """A machine and its surroundings: where its datagrams go, who hears of its events, when its timer is due.
+    """Connects a machine with the run: its outgoing datagrams, its events and its timer.
 
-    routes: path_id -> what carries a datagram on. wire_bytes counts what left through here; carriers add to it.
+    routes: for each path_id, the function that transmits a datagram. wire_bytes: bytes put on the wire here; the
+    routes add to it.
     """
 
     __slots__ = (
@@ -66,9 +68,9 @@ class Port:
         "_departing",
         "_driver",
         "_events",
-        "_heard",
         "_idle_timers",
         "_instant_timers",
+        "_received_since_timer",
         "_timers",
         "machine",
         "name",
@@ -86,36 +88,38 @@ class Port:
         self.on_event = on_event
         self.routes: Mapping[int, Transmit] = {}
         self.wire_bytes = 0
-        self._departing: defaultdict[int, Lane] = defaultdict(deque)  # per path: depart_at never decreases along one
-        self._armed_at = float("inf")
-        self._heard = False  # anything since the last timer
+        self._departing: defaultdict[int, EventQueue] = defaultdict(
+            deque
+        )  # per path: depart_at never decreases along one
+        self._armed_at = INFINITY
+        self._received_since_timer = False  # anything since the last timer
         self._events = _Allowance(EVENT_LIMIT, 0.0)
         self._instant_timers = _Allowance(SPIN_LIMIT, 0.0)
         self._timers = _Allowance(*TIMER_LIMIT)
         self._idle_timers = _Allowance(*IDLE_TIMER_LIMIT)
 
     def receive(self, datagram: Datagram, now: float) -> None:
-        """Hand an arriving datagram to the machine, and do what follows from it."""
-        self._heard = True
+        """Deliver a datagram to the machine, then handle what the machine wants to do."""
+        self._received_since_timer = True
         self.machine.receive_datagram(datagram, now)
         self.pump(now)
 
     def pump(self, now: float) -> bool:
-        """Ask the machine what it wants: datagrams out, events up, the timer set. Return whether it said anything.
+        """Send the machine's datagrams, report its events, set its timer. Return whether it had a datagram or an event.
 
         Raises SpinningError when its events do not end.
         """
         machine = self.machine
         datagrams = machine.datagrams_to_send(now)
-        spoke = bool(datagrams)
+        produced = bool(datagrams)
         for datagram in datagrams:
             if datagram.depart_at > now:
-                lane = self._departing[datagram.path_id]
-                self._driver.at_in(lane, datagram.depart_at, DEPARTURE, self._release, datagram)
+                queue = self._departing[datagram.path_id]
+                self._driver.at_in(queue, datagram.depart_at, DEPARTURE, self._release, datagram)
             else:
                 self.routes[datagram.path_id](datagram, now)
         while (event := machine.next_event()) is not None:
-            spoke = True
+            produced = True
             if self._events.exceeded(now):
                 raise SpinningError(f"{self.name} had {EVENT_LIMIT} events without letting time pass, at {now:.9f} s")
             self.on_event(self, event, now)
@@ -123,25 +127,25 @@ class Port:
         if timer is not None and timer < self._armed_at:
             self._armed_at = timer
             self._driver.at(timer, TIMER, self._fire, timer)
-        return spoke
+        return produced
 
     def _release(self, datagram: Datagram, now: float) -> None:
         self.routes[datagram.path_id](datagram, now)
 
     def _fire(self, armed_at: float, now: float) -> None:
         if armed_at != self._armed_at:
-            return  # an earlier timer has taken this one's place
-        self._armed_at = float("inf")
+            return  # an earlier timer has replaced this one
+        self._armed_at = INFINITY
         timer = self.machine.get_timer()
         if timer is None:
             return
-        spoke = False
-        if timer > now:  # it was put off after it had been armed; most are
+        produced = False
+        if timer > now:  # the machine moved it to a later time after it was set; most timers are moved
             self._armed_at = timer
             self._driver.at(timer, TIMER, self._fire, timer)
         else:
             self.machine.handle_timer(now)
-            spoke = self.pump(now)
+            produced = self.pump(now)
         if self._instant_timers.exceeded(now):
             raise SpinningError(
                 f"{self.name} set its timer {SPIN_LIMIT} times without letting time pass, at {now:.9f} s"
@@ -149,16 +153,16 @@ class Port:
         if self._timers.exceeded(now):
             most, within_s = TIMER_LIMIT
             raise SpinningError(f"{self.name} set its timer {most} times within {within_s:g} s, at {now:.9f} s")
-        if not spoke and not self._heard and self._idle_timers.exceeded(now):
+        if not produced and not self._received_since_timer and self._idle_timers.exceeded(now):
             most, within_s = IDLE_TIMER_LIMIT
             raise SpinningError(
-                f"{self.name} set its timer {most} times for nothing within {within_s:g} s, at {now:.9f} s"
+                f"{self.name} set its timer {most} times without effect within {within_s:g} s, at {now:.9f} s"
             )
-        self._heard = False
+        self._received_since_timer = False
 
 
 class Driver:
-    """The heap and the loop. `at` may be called at any time, `run` until somebody calls `stop`."""
+    """The heap of future events and the loop that executes them, until `stop` is called."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -167,32 +171,32 @@ class Driver:
         self._stopped = False
 
     def at(self, at_s: float, priority: int, action: Action, argument: Any) -> None:
-        """Let `action(argument, now)` happen at `at_s`."""
+        """Schedule `action(argument, now)` for `at_s`."""
         heappush(self._heap, (at_s, priority, self._next(), action, argument, None))
 
-    def at_in(self, lane: Lane, at_s: float, priority: int, action: Action, argument: Any) -> None:
-        """Let `action(argument, now)` happen at `at_s`, as `at` does, behind what already waits in `lane`.
+    def at_in(self, queue: EventQueue, at_s: float, priority: int, action: Action, argument: Any) -> None:
+        """Schedule `action(argument, now)` for `at_s`, behind the events that already wait in `queue`.
 
-        Faster where times seldom decrease along a lane; when one does, it happens in its turn all the same. A lane is
-        an empty `deque` to begin with, and has one priority for all that goes through it.
+        This is faster than `at` when times seldom decrease along a queue. A time that does decrease is still executed
+        in its right order. A queue begins as an empty `deque`, and all its events have the same priority.
         """
-        entry = (at_s, priority, self._next(), action, argument, lane)
-        if not lane:
-            lane.append(entry)
+        entry = (at_s, priority, self._next(), action, argument, queue)
+        if not queue:
+            queue.append(entry)
             heappush(self._heap, entry)
-        elif at_s >= lane[-1][0]:
-            lane.append(entry)
+        elif at_s >= queue[-1][0]:
+            queue.append(entry)
         else:
             heappush(self._heap, (*entry[:5], None))
 
     def stop(self) -> None:
-        """Leave `run` after the present event."""
+        """Make `run` return after the present event."""
         self._stopped = True
 
     def run(self) -> None:
-        """Let things happen in their order until `stop`, or until nothing more is going to.
+        """Execute events in their order until `stop` is called or no event is left.
 
-        Raises SpinningError, and whatever an action raises.
+        Raises SpinningError, and the exceptions of actions.
         """
         heap, clock = self._heap, self.clock
         passes_by_itself = clock.passes_by_itself
@@ -204,14 +208,14 @@ class Driver:
                     continue
                 now = clock.now()
             elif passes_by_itself:
-                now = clock.now()  # what was served while waiting has seen later times than the last event
-            _, _, _, action, argument, lane = heap[0]
-            if lane is None:
+                now = clock.now()  # descriptors served while waiting have already seen later times than the last event
+            _, _, _, action, argument, queue = heap[0]
+            if queue is None:
                 heappop(heap)
             else:
-                lane.popleft()
-                if lane:
-                    heapreplace(heap, lane[0])
+                queue.popleft()
+                if queue:
+                    heapreplace(heap, queue[0])
                 else:
                     heappop(heap)
             action(argument, now)

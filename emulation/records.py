@@ -1,4 +1,4 @@
-"""What a run leaves behind: frozen rows, the only thing that analysis ever sees (through the store).
+"""The records of a run: frozen rows, which are all that the analysis reads (through the store).
 
 Times are seconds on the run's own clock, which is zero when the first handshake begins; sizes are bytes.
 """
@@ -11,12 +11,13 @@ Status = Literal["ok", "degraded", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRecord:
-    """One flow's part in one iteration. completion_s is None when it did not arrive.
+    """One flow's part in one trip of one iteration.
 
-    completion_s: from the first byte offered to the last delivered, at the receiver. wire_bytes: everything the flow
-    put on the wire in this iteration, both directions, headers, acknowledgements and framing included.
-    packets, repairs, probes, timeouts, spurious: `transports.base.Counters` of the sending end, this iteration's part;
-    rejected: of both ends. Of several trips, the last one's row has what was counted over the whole iteration.
+    completion_s: from the first byte offered to the last byte delivered at the receiver; None when it did not arrive.
+    wire_bytes: everything that the flow put on the wire in this iteration, in both directions, with headers,
+    acknowledgements and framing. packets, repairs, probes, timeouts, spurious: `transports.base.Counters` of the
+    sending end, counted in this iteration. rejected: of both ends. When an iteration has several trips, the row of the
+    last trip has the counts of the whole iteration.
     """
 
     job: str
@@ -63,7 +64,7 @@ class IterationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSummary:
-    """A flow as a whole: who carried it, and how long its handshake took (None: it never connected)."""
+    """A whole flow: its transport, and how long its handshake took (None when it never connected)."""
 
     flow: str
     job: str
@@ -76,7 +77,7 @@ class FlowSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSample:
-    """One point of a flow's time series, seen at the sending end."""
+    """One point of a flow's time series, taken at the sending end."""
 
     flow: str
     at_s: float
@@ -88,7 +89,7 @@ class FlowSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSample:
-    """Bytes waiting before one direction of a link ("a>b")."""
+    """Bytes that wait in the queue of one direction of a link ("a>b")."""
 
     link: str
     direction: str
@@ -98,7 +99,7 @@ class QueueSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRecord:
-    """What one direction of a link did with its packets over the whole run."""
+    """What happened to the packets of one direction of a link over the whole run."""
 
     link: str
     direction: str
@@ -115,7 +116,7 @@ class LinkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRecord:
-    """Something a machine wanted the records to tell (`transports.events.Notice`)."""
+    """A `transports.events.Notice` of a machine, with its source and time."""
 
     source: str
     at_s: float
@@ -125,9 +126,9 @@ class NoticeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything one run leaves. scale: rates and payloads were divided by it; 1 means full rate.
+    """Everything that is recorded of one run. scale: rates and payloads were divided by it; 1 means full rate.
 
-    array_note: empty when the gradients had their real volume, else how they were scaled.
+    array_note: how the gradient arrays were scaled; empty when they had their real size.
     """
 
     scenario: str

@@ -1,4 +1,4 @@
-"""From a name to a backend: the door by which the built-in worlds and third parties' come in."""
+"""Backends by name: the built-in ones and those of third parties are found in the same way."""
 
 from importlib.metadata import EntryPoint, entry_points
 
@@ -35,7 +35,7 @@ class BackendRegistry:
             backend = self._entries[name].load()
         except (ImportError, AttributeError) as error:
             raise UnknownBackendError(f"backend {name!r} cannot be loaded: {error}") from error
-        except (Exception, SystemExit) as error:  # a third party's module runs whatever it likes when it is imported
+        except (Exception, SystemExit) as error:  # a third party's module may run any code when it is imported
             raise UnknownBackendError(f"backend {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         if not (isinstance(backend, type) and issubclass(backend, Backend)):
             raise UnknownBackendError(f"backend {name!r} is not a Backend")

@@ -3,25 +3,24 @@
 import gc
 from collections.abc import Mapping, Sequence
 from functools import partial
-from random import Random
 
 from bicoastal.emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
 from bicoastal.emulation.clock import VirtualClock
 from bicoastal.emulation.driver import APPLICATION, SAMPLING, Driver, Port, SpinningError, Transmit
-from bicoastal.emulation.flows import Flow, path_views, plan_flows
-from bicoastal.emulation.jobs import BackgroundRun, FlowPorts, JobRun
-from bicoastal.emulation.ledger import flow_sample, summarise
-from bicoastal.emulation.records import FlowSample, LinkRecord, NoticeRecord, QueueSample, RunRecord
-from bicoastal.emulation.routes import ControlRoute, Route, Wire
-from bicoastal.emulation.services import PlacedService, by_transport, place_all
+from bicoastal.emulation.links.directed_link import DirectedLink
+from bicoastal.emulation.links.routes import ControlRoute, Route, Wire
+from bicoastal.emulation.records import FlowSample, NoticeRecord, QueueSample, RunRecord
+from bicoastal.emulation.service.placement import PlacedService, by_transport, place_all
 from bicoastal.emulation.streams import stream
+from bicoastal.emulation.traffic.flows import Flow, path_views, plan_flows
+from bicoastal.emulation.traffic.jobs import BackgroundRun, FlowPorts, JobRun
+from bicoastal.emulation.traffic.ledger import flow_sample, summarise
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
-from bicoastal.wan.link import Link
 
 
 class SimulatorBackend(Backend):
-    """Runs any sans-IO transport; native ones are programs, which have no place in virtual time."""
+    """Runs any sans-IO transport. Native transports are programs and cannot run in virtual time."""
 
     def capabilities(self) -> Capabilities:
         """Return what the simulator offers, on every machine."""
@@ -37,17 +36,17 @@ class SimulatorBackend(Backend):
             if missing := flow.transport.requires - features:
                 raise UnsupportedError(f"{flow.transport.name} needs {', '.join(sorted(missing))}, which sim lacks")
         collecting = gc.isenabled()
-        gc.disable()  # millions of short-lived tuples and no cycles among them: the collector would only look at them
+        gc.disable()  # there are millions of short-lived tuples without cycles, which the collector would only scan
         try:
             return _Simulation(spec, flows).run()
         finally:
             if collecting:
                 gc.enable()
-                gc.collect(0)  # what has just ended does hold cycles, and gradients with them
+                gc.collect(0)  # the simulation that has ended holds cycles, and gradients in them
 
 
 class _Simulation:
-    """One run: builds the world, lets it happen, writes down what did."""
+    """One run: makes links, flows and services, executes the events, and makes the record."""
 
     def __init__(self, spec: RunSpec, flows: Sequence[Flow]) -> None:
         self._spec = spec
@@ -60,9 +59,7 @@ class _Simulation:
         self._queues: list[QueueSample] = []
         self._handshakes: dict[str, float] = {}
         self._wires = {
-            (name, back): Wire(Link(link, back=back, stream=partial(self._link_stream, name, back)))
-            for name, link in spec.topology.links.items()
-            for back in (False, True)
+            directed.key: Wire(directed, spec.seed) for directed in DirectedLink.all_of(spec.topology.links.values())
         }
         self._ports: dict[str, FlowPorts] = {}
         owned: dict[str, dict[str, FlowPorts]] = {part.name: {} for part in spec.traffic}
@@ -86,9 +83,6 @@ class _Simulation:
         self._runs: tuple[JobRun | BackgroundRun, ...] = (*self._jobs, *background)
         self._owners = {name: run for run in self._runs for name in run.ports}
         self._unfinished = len(self._jobs)
-
-    def _link_stream(self, name: str, back: bool, process: str) -> Random:
-        return stream(self._spec.seed, f"link/{name}/{'back' if back else 'forth'}/{process}")
 
     # -- building -----------------------------------------------------------------------------------------------------
 
@@ -117,14 +111,14 @@ class _Simulation:
 
     def _route(self, path_name: str, from_site: str, source: Port, target: Port) -> Transmit:
         topology = self._spec.topology
-        path = topology.paths[path_name]
-        steps = list(zip(path.links, path.sites[:-1], strict=True))
-        if path.sites[0] != from_site:
-            steps = list(zip(reversed(path.links), reversed(path.sites[1:]), strict=True))
-        wires = [self._wires[name, topology.links[name].a != site] for name, site in steps]
-        eager = self._spec.eager_encoding
+        wires = [self._wires[directed.key] for directed in DirectedLink.along(topology, path_name, from_site=from_site)]
         return Route(
-            self._driver, wires, overhead_bytes=path.overhead_bytes, source=source, target=target, eager=eager
+            self._driver,
+            wires,
+            overhead_bytes=topology.paths[path_name].overhead_bytes,
+            source=source,
+            target=target,
+            eager=self._spec.eager_encoding,
         ).transmit
 
     def _make_services(self) -> list[Port]:
@@ -138,7 +132,7 @@ class _Simulation:
         return services
 
     def _connect_service(self, service: Port, placed: PlacedService, flows: Sequence[Flow]) -> Mapping[int, Transmit]:
-        """Give every flow's client a way to the service; return the service's ways to them."""
+        """Give every flow's client a route to the service; return the service's routes to the clients."""
         routes: dict[int, Transmit] = {}
         eager = self._spec.eager_encoding
         for peer, (flow, delay_s) in enumerate(zip(flows, placed.delays_s, strict=True)):
@@ -149,7 +143,7 @@ class _Simulation:
             routes[peer] = back.transmit
         return routes
 
-    # -- happening ----------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def run(self) -> RunRecord:
         """Connect, run every job to its end, and write the record."""
@@ -216,11 +210,7 @@ class _Simulation:
             return
         for name, ports in self._ports.items():
             self._samples.append(flow_sample(name, now, ports.client_endpoint.sample(now)))
-        for (name, back), wire in self._wires.items():
-            backlog_bytes = wire.link.backlog_bytes(now)
-            self._queues.append(
-                QueueSample(link=name, direction=self._direction(name, back), at_s=now, backlog_bytes=backlog_bytes)
-            )
+        self._queues += [wire.directed.queue_sample(wire.link, now, now) for wire in self._wires.values()]
         self._driver.at(since_s + (number + 1) * interval_s, SAMPLING, self._sample, number + 1)
 
     def _job_ended(self, reason: str) -> None:
@@ -234,11 +224,7 @@ class _Simulation:
         self._failure = self._failure or reason
         self._driver.stop()
 
-    # -- writing down -------------------------------------------------------------------------------------------------
-
-    def _direction(self, name: str, back: bool) -> str:
-        link = self._spec.topology.links[name]
-        return f"{link.b}>{link.a}" if back else f"{link.a}>{link.b}"
+    # -- the record ---------------------------------------------------------------------------------------------------
 
     def _record(self) -> RunRecord:
         for job in self._jobs:
@@ -256,27 +242,12 @@ class _Simulation:
             iterations=iterations,
             flows=tuple(record for job in self._jobs for record in job.flows),
             summaries=tuple(summarise(ports.flow, self._handshakes.get(name)) for name, ports in self._ports.items()),
-            links=tuple(self._link_record(name, back, wire.link) for (name, back), wire in self._wires.items()),
+            links=tuple(wire.directed.record(wire.link) for wire in self._wires.values()),
             samples=tuple(self._samples),
             queues=tuple(self._queues),
             notices=tuple(self._notices),
         )
 
-    def _link_record(self, name: str, back: bool, link: Link) -> LinkRecord:
-        return LinkRecord(
-            link=name,
-            direction=self._direction(name, back),
-            packets=link.packets,
-            bytes=link.bytes,
-            delivered=link.delivered,
-            lost=link.lost,
-            dropped_queue=link.dropped_queue,
-            dropped_outage=link.dropped_outage,
-            duplicated=link.duplicated,
-            corrupted=link.corrupted,
-            reordered=link.reordered,
-        )
-
 
 def _ignore(iteration: int, begins_s: float) -> None:
-    """Iterations of other jobs than the first anchor no events."""
+    """Do nothing: only the iterations of the first job start link events."""

@@ -1,10 +1,10 @@
-"""Random streams keyed by (seed, name): what draws under one name is never moved by what draws under another."""
+"""Random streams keyed by (seed, name): draws under one name never change the draws under another name."""
 
 import hashlib
 import random
 
 
 def stream(seed: int, name: str) -> random.Random:
-    """Return the generator that belongs to `name` in the run with `seed`; alike on every platform."""
+    """Return the generator of `name` in the run with `seed`; it is the same on every platform."""
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     return random.Random(int.from_bytes(digest, "big"))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from bicoastal.experiments.basics.interruption import TerminatedError
 from bicoastal.experiments.terminal.console import (
     BAD_INPUT,
     DONE,
@@ -22,7 +23,6 @@ from bicoastal.experiments.terminal.console import (
     INTERRUPTED,
     UNSUPPORTED,
     OutputError,
-    TerminatedError,
     flush,
 )
 
@@ -73,9 +73,12 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _code_of(error: Exception) -> int | None:
     """Return the exit code of what commands raise on purpose; None for what is a fault of this program."""
-    from bicoastal.emulation.base import RunFailedError, UnsupportedError  # noqa: PLC0415 (slow: see the top of this file)
-    from bicoastal.experiments.runs.store import StoreError  # noqa: PLC0415
-    from bicoastal.experiments.scenario.tables import ScenarioError  # noqa: PLC0415
+    from bicoastal import (  # noqa: PLC0415 (slow: see the top of this file)
+        RunFailedError,
+        ScenarioError,
+        StoreError,
+        UnsupportedError,
+    )
 
     codes = {ScenarioError: BAD_INPUT, StoreError: BAD_INPUT, UnsupportedError: UNSUPPORTED, RunFailedError: FAILED}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), None)

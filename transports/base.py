@@ -1,19 +1,19 @@
-"""The verbs that every sans-IO machine answers, and what it is made from.
+"""The methods of every sans-IO machine, and what it is made from.
 
-A machine owns no socket, no clock and no randomness. Something outside (the driver of `emulation`, or a test with a
-clock in its hand) calls it in this order, again and again::
+A machine has no socket, no clock and no randomness. A caller (the driver of `emulation`, or a test with its own clock)
+calls it repeatedly, in this order::
 
     machine.receive_datagram(datagram, now)      a datagram has arrived
     machine.handle_timer(now)                    get_timer() has passed
     endpoint.send_message(message_id, data, now) the application has something to send
 
-and after each of these asks what follows from it: `datagrams_to_send(now)`, `next_event()` until None, `get_timer()`.
+and after each of these calls `datagrams_to_send(now)`, `next_event()` until None, `get_timer()`.
 Times are seconds on the caller's clock; they never go back.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple, Protocol, TypeVar
 
 from bicoastal.transports.events import Buffer, Event
@@ -24,14 +24,14 @@ Parameters = TypeVar("Parameters")
 
 
 class Encodable(Protocol):
-    """A payload that is turned into bytes only where bytes are needed (a socket, a corrupted link)."""
+    """A payload that is encoded only where bytes are needed (a socket, a corrupting link)."""
 
     def __bytes__(self) -> bytes:
-        """Return the exact octets that stand for this payload on the wire."""
+        """Return the exact octets of this payload on the wire."""
 
 
 class Datagram(NamedTuple):
-    """One packet to or from the world. A tuple, not a dataclass: the simulator makes millions.
+    """One packet to or from a machine. It is a tuple, not a dataclass, because the simulator makes millions of them.
 
     `path_id`: the path it takes, counted from 0 in the order of the paths the machine was made with. Negative numbers
     address services: -1 is the first, -2 the second. A service sees the peers it talks to as path_id 0, 1, ….
@@ -40,8 +40,8 @@ class Datagram(NamedTuple):
     `depart_at`: when the world is to release it (seconds); a time already past means at once.
     `ecn`: the two ECN bits of the IP header.
     `burst_left`: for the first transmission of a data-bearing packet, how many more such packets of the same burst
-    follow on this path; None for everything else. It is what an omniscient observer knows, not part of the packet:
-    only loss models that speak of a burst's tail read it.
+    follow on this path; None for everything else. It is not part of the packet: only loss models of a burst's tail
+    read it.
     """
 
     path_id: int
@@ -54,7 +54,7 @@ class Datagram(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathView:
-    """What a machine may know of a path in advance. Rate, delay and loss it has to find out.
+    """What a machine is told about a path. It has to measure rate, delay and loss itself.
 
     `mtu_bytes` is the largest IP packet that fits, encapsulation already taken off.
     """
@@ -78,7 +78,7 @@ class Sample:
 class Counters:
     """What an endpoint has counted since it was made; all monotone.
 
-    `repairs` are packets that carry data sent before, whatever triggered them (or redundancy, for codes); `probes`
+    `repairs` are packets that carry data sent before, for any reason (or redundancy, for codes); `probes`
     those sent to elicit an acknowledgement at the tail; `timeouts` the expiries of a retransmission timer;
     `spurious` the repairs later found needless; `rejected` the datagrams that were malformed or failed a check.
     """
@@ -90,29 +90,49 @@ class Counters:
     spurious: int = 0
     rejected: int = 0
 
+    def __add__(self, other: "Counters") -> "Counters":
+        """Return what two ends, or two parts of one, have counted together."""
+        return Counters(**{name: getattr(self, name) + getattr(other, name) for name in COUNTER_NAMES})
+
+    def __sub__(self, before: "Counters") -> "Counters":
+        """Return what has been counted since `before`."""
+        return Counters(**{name: getattr(self, name) - getattr(before, name) for name in COUNTER_NAMES})
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts by their names, in the order of `COUNTER_NAMES`."""
+        return {name: getattr(self, name) for name in COUNTER_NAMES}
+
+
+COUNTER_NAMES = tuple(each.name for each in fields(Counters))
+
+
+def sum_counters(parts: Iterable[Counters]) -> Counters:
+    """Return what all `parts` have counted together; all zero when there are none."""
+    return sum(parts, start=Counters())
+
 
 class Machine(ABC):
-    """A sans-IO state machine: endpoints are machines, services are machines."""
+    """A sans-IO state machine: every endpoint and every service is one."""
 
     @abstractmethod
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
-        """Take a datagram that arrived at `now`. Malformed ones are dropped and counted, never raised on."""
+        """Take a datagram that arrived at `now`. A malformed one is dropped and counted, and raises nothing."""
 
     @abstractmethod
     def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
-        """Return, and forget, what is to be sent; `depart_at` never decreases along one path."""
+        """Remove and return the datagrams to send; `depart_at` never decreases along one path."""
 
     @abstractmethod
     def get_timer(self) -> float | None:
-        """Return when `handle_timer` is to be called, or None. Cheap: it is asked after every datagram."""
+        """Return when `handle_timer` is to be called, or None. It must be fast: it is called after every datagram."""
 
     @abstractmethod
     def handle_timer(self, now: float) -> None:
-        """Act on the timer. Afterwards `get_timer()` lies in the future, or the machine has something to send."""
+        """Handle the timer. Afterwards `get_timer()` is in the future, or the machine has something to send."""
 
     @abstractmethod
     def next_event(self) -> Event | None:
-        """Return, and forget, the oldest event, or None."""
+        """Remove and return the oldest event, or None."""
 
 
 class Endpoint(Machine):
@@ -120,7 +140,7 @@ class Endpoint(Machine):
 
     @abstractmethod
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
-        """Queue a whole message, whose size is thereby known. `data` must not change until it is delivered.
+        """Queue a whole message. `data` must not change until it is delivered.
 
         `message_id` is an unsigned 64-bit integer that the far end's `MessageReceived` repeats.
         Raises ValueError when it is not.
@@ -136,29 +156,29 @@ class Endpoint(Machine):
 
 
 class Pacer(Machine):
-    """What steers the pace of a native transport, whose program carries the data itself and keeps to `rate_bps`.
+    """Sets the rate of a native transport, whose program carries the data itself and keeps to `rate_bps`.
 
-    It speaks to services only. `Connected` says that it has a rate worth keeping to; every change of the rate after
-    that comes with an event.
+    It communicates with services only. The event `Connected` means that it has its first usable rate; every later
+    change of the rate comes with an event.
     """
 
     @property
     @abstractmethod
     def rate_bps(self) -> float:
-        """How fast the program may send, bits per second on the wire, everything included."""
+        """The rate at which the program may send, bit/s on the wire, headers and framing included."""
 
     @abstractmethod
     def announce(self, unsent_bytes: int, now: float) -> None:
-        """A burst begins, or grows, and has so much left to send; or it is over, with 0."""
+        """Take the unsent bytes of a burst that begins or grows; 0 means that the burst is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointContext:
     """What an endpoint, or a pacer, is made from. `role` is "client" (offers the handshake) or "server".
 
-    `flow` names the flow, alike at both ends; `parameters` is an instance of the transport's parameter class. `secret`
-    is known to the ends of the run and to nobody else, so that they can tell each other from strangers; None where
-    there are no strangers, as in the simulator.
+    `flow`: the flow's name, the same at both ends. `parameters`: an instance of the transport's parameter class.
+    `secret`: known only to the ends of the run, which use it to recognise each other; None where no other process can
+    send packets, as in the simulator.
     """
 
     role: str
@@ -177,7 +197,7 @@ class EndpointContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlacement:
-    """A machine that serves all flows of a transport, and the site it stands at."""
+    """A machine that serves all flows of a transport, and the site where it runs."""
 
     name: str
     site: str

@@ -1,4 +1,4 @@
-"""Everything a machine can tell its application: frozen, complete when made."""
+"""The events that a machine reports to its application: frozen dataclasses, complete when they are made."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from bicoastal.wan.octets import Buffer as Buffer  # noqa: PLC0414 (what message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """The handshake is over: `send_message` will now put data on the wire."""
+    """The handshake is complete: `send_message` can now put data on the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
-    """A whole message is here, in order and byte-exact; the only evidence of completion there is.
+    """A whole message has arrived, in order and byte-exact. Only this event shows that a message is complete.
 
     `data` is any bytes-like object; it may share memory with what the sender offered.
     """
@@ -23,14 +23,14 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The machine has given up and will never deliver again; `reason` is one sentence for a person."""
+    """The machine has failed and delivers nothing more; `reason` is one sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something the records should tell (a fallback, a changed rate): `kind` is a stable identifier."""
+    """Something to be recorded (a fallback, a changed rate); `kind` is a stable identifier."""
 
     kind: str
     detail: str = ""

@@ -1,4 +1,4 @@
-"""From a name to a `TransportSpec`: the one door by which the built-in transports and third parties' come in."""
+"""Transports by name: the built-in ones and those of third parties are found in the same way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bicoastal.transports.base import Endpoint, EndpointContext, Pacer, ServiceContext, ServicePlacement
-from bicoastal.wan.checks import quoted
+from bicoastal.wan.checks import FieldError, quoted
 
 GROUP = "bicoastal.transports"
 
@@ -20,18 +20,19 @@ def _no_services(_context: ServiceContext) -> Sequence[ServicePlacement]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSpec:
-    """What a transport is and how to make its parts.
+    """The properties of a transport, and the functions that make its parts.
 
-    kind: "sans-io" transports make endpoints; "native" ones name a `program` that a real-time backend runs, and may
-    make a pacer for it, which speaks to the transport's services.
-    paths: "one" gets a message striped, one flow per path; "many" gets it whole, with all paths.
+    kind: a "sans-io" transport makes endpoints. A "native" one names a `program` that a real-time backend runs, and may
+    make a pacer for it, which communicates with the transport's services.
+    paths: with "one", a message is striped over one flow per path; with "many", one flow with all paths carries it.
     requires: capabilities that a backend must have (`emulation.base.Capabilities.features`).
     over: "udp" where the payload of a datagram is UDP's, and its `wire_bytes` counts UDP's header besides IP's; "ip"
     where it begins with a transport's header of its own.
     min_mtu_bytes: the smallest largest-packet of a path that it can use (QUIC has such a minimum).
-    parameters: a frozen dataclass whose fields have defaults; its instance reaches the endpoints.
+    parameters: a frozen dataclass whose fields have defaults, and which raises FieldError for a value that it cannot
+    use; its instance reaches the endpoints.
     colour, marker: how figures draw it.
-    Raises ValueError where kind and parts do not fit.
+    Raises FieldError where the kind and the parts do not fit.
     """
 
     name: str
@@ -52,37 +53,37 @@ class TransportSpec:
     def __post_init__(self) -> None:
         """Check that the parts fit the kind."""
         if self.kind not in ("sans-io", "native"):
-            raise ValueError(f"kind: {self.kind!r} is neither 'sans-io' nor 'native'")
+            raise FieldError("kind", f"{self.kind!r} is neither 'sans-io' nor 'native'")
         if self.paths not in ("one", "many"):
-            raise ValueError(f"paths: {self.paths!r} is neither 'one' nor 'many'")
+            raise FieldError("paths", f"{self.paths!r} is neither 'one' nor 'many'")
         if self.over not in ("ip", "udp"):
-            raise ValueError(f"over: {self.over!r} is neither 'ip' nor 'udp'")
+            raise FieldError("over", f"{self.over!r} is neither 'ip' nor 'udp'")
         if self.kind == "sans-io" and self.make_endpoint is None:
-            raise ValueError(f"{self.name}: a sans-io transport needs make_endpoint")
+            raise FieldError("make_endpoint", f"the sans-io transport {self.name} needs it")
         if self.kind == "native" and self.program is None:
-            raise ValueError(f"{self.name}: a native transport needs a program")
+            raise FieldError("program", f"the native transport {self.name} needs one")
         if self.parameters is not None and not is_dataclass(self.parameters):
-            raise ValueError(f"{self.name}: parameters must be a dataclass")
+            raise FieldError("parameters", f"{self.parameters!r} of {self.name} is not a dataclass")
 
     def make_parameters(self, values: Mapping[str, object]) -> object:
-        """Return the parameter instance with `values` (text is converted to the field's type) over the defaults.
+        """Return the parameters with `values` in the place of defaults; text is converted to the field's type.
 
-        Raises ValueError, in one sentence that begins with the key, for an unknown key or an unusable value.
+        Raises FieldError for an unknown key or an unusable value.
         """
         if self.parameters is None:
             for key in values:
-                raise ValueError(f"{key}: {self.name} has no parameters")
+                raise FieldError(key, f"{self.name} has no parameters")
             return None
         known = {f.name: f for f in fields(self.parameters)}
         hints = get_type_hints(self.parameters)
         converted: dict[str, object] = {}
         for key, value in values.items():
             if key not in known:
-                raise ValueError(f"{key}: {self.name} has no such parameter; it has {', '.join(sorted(known))}")
+                raise FieldError(key, f"{self.name} has no such parameter; it has {', '.join(sorted(known))}")
             converted[key] = _convert(key, value, hints[key])
         for name, f in known.items():
             if f.default is MISSING and f.default_factory is MISSING and name not in converted:
-                raise ValueError(f"{name}: {self.name} needs this parameter")
+                raise FieldError(name, f"{self.name} needs this parameter")
         return self.parameters(**converted)
 
 
@@ -91,7 +92,7 @@ def _convert(key: str, value: object, hint: Any) -> object:
     if value is None or (isinstance(value, str) and value.lower() == "none"):
         if type(None) in kinds:
             return None
-        raise ValueError(f"{key}: needs a value")
+        raise FieldError(key, "needs a value")
     for kind in kinds:
         if get_origin(kind) is Literal:
             for option in get_args(kind):
@@ -108,9 +109,9 @@ def _convert(key: str, value: object, hint: Any) -> object:
             return value
     options = [str(option) for kind in kinds if get_origin(kind) is Literal for option in get_args(kind)]
     if options:
-        raise ValueError(f"{key}: {quoted(value)} is not one of {', '.join(options)}")
+        raise FieldError(key, f"{quoted(value)} is not one of {', '.join(options)}")
     expected = [_NAMES.get(kind, str(kind)) for kind in kinds if kind is not type(None)]
-    raise ValueError(f"{key}: {quoted(value)} is not {' or '.join(expected)}")
+    raise FieldError(key, f"{quoted(value)} is not {' or '.join(expected)}")
 
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
@@ -182,7 +183,7 @@ class Registry:
             spec = entry.load()
         except (ImportError, AttributeError) as error:
             raise UnknownTransportError(f"transport {name!r} cannot be loaded: {error}") from error
-        except (Exception, SystemExit) as error:  # a third party's module runs whatever it likes when it is imported
+        except (Exception, SystemExit) as error:  # a third party's module may run any code when it is imported
             raise UnknownTransportError(
                 f"transport {name!r} cannot be loaded: {type(error).__name__}: {error}"
             ) from error

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from struct import Struct
 
 from bicoastal.transports.events import Buffer
+from bicoastal.wan.checks import FieldError
 
 _FRAME = Struct("!QQ")
 FRAME_BYTES = _FRAME.size
@@ -36,7 +37,7 @@ class OutgoingStream:
     def append_message(self, message_id: int, data: Buffer) -> int:
         """Queue a framed message; return the offset where it ends. Raises ValueError for a `message_id` beyond u64."""
         if not 0 <= message_id <= _MAX_U64:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
         view = memoryview(data).cast("B")
         self._append(memoryview(_FRAME.pack(message_id, len(view))))
         if len(view):
@@ -55,7 +56,7 @@ class OutgoingStream:
         beyond the end.
         """
         if not self.released <= offset <= self.end or length < 0:
-            raise ValueError(f"offset: {length} octets from {offset} are not within {self.released} to {self.end}")
+            raise FieldError("offset", f"{length} octets from {offset} are not within {self.released} to {self.end}")
         starts, chunks = self._starts, self._chunks
         index = self._current
         if index < len(starts):
@@ -85,7 +86,7 @@ class OutgoingStream:
     def release(self, offset: int) -> None:
         """Forget everything below `offset`: it is acknowledged. Raises ValueError beyond `end`; never goes back."""
         if offset > self.end:
-            raise ValueError(f"offset: {offset} is beyond the end, {self.end}")
+            raise FieldError("offset", f"{offset} is beyond the end, {self.end}")
         if offset <= self.released:
             return
         self.released = offset
@@ -109,7 +110,7 @@ class MessageAssembler:
 
     def __init__(self, *, max_message_bytes: int = 2**40) -> None:
         if max_message_bytes < 0:
-            raise ValueError(f"max_message_bytes: {max_message_bytes} is negative")
+            raise FieldError("max_message_bytes", f"{max_message_bytes} is negative")
         self._max_message_bytes = max_message_bytes
         self._complete: list[tuple[int, Buffer]] = []
         self._frame = b""  # octets of a frame that is not complete

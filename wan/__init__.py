@@ -1,4 +1,5 @@
-"""What the world is: sites, links, loss, deployments and the all-reduce that crosses them.
+"""The wide area: sites, links, losses, deployments, and the all-reduce that crosses them.
 
-Deterministic, without I/O and without a clock: `now` and `rng` are arguments.
+Everything is deterministic and does no I/O. It has no clock and no randomness of its own: `now` and `rng` are
+arguments.
 """

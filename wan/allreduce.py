@@ -1,13 +1,13 @@
 """The wide-area part of a hierarchical all-reduce, for one pair of GPUs, with its arithmetic on real arrays.
 
-Each coast has `ranks_per_site` ranks. A reduce-scatter inside the coast leaves every rank with the coast's sum of its
-own shard; the rank and its partner on the other coast then add their two sums across the WAN; an all-gather inside
-the coast hands the result to every rank. What is followed here is one such shard: each rank's gradients for it, the
-messages that cross, and the result.
+Each coast has `ranks_per_site` ranks. A reduce-scatter inside the coast gives every rank the coast's sum of its own
+shard. The rank and its partner on the other coast then add their two sums across the WAN. An all-gather inside the
+coast distributes the result to every rank. This module computes one such shard: each rank's gradients for it, the
+messages that cross the WAN, and the result.
 
-Gradients are integers small enough that the sum over all ranks of both coasts fits their type, so that the sum is
-exact in any order. They are a function of (seed, site, rank, iteration), which is how a coast can check its result
-against the truth without trusting a byte that has crossed the WAN.
+Gradients are integers so small that the sum over all ranks of both coasts fits their type. So the sum is exact in any
+order. They are a function of (seed, site, rank, iteration), so a coast can compute the true result without any byte
+that has crossed the WAN.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bicoastal.wan.checks import check_name, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_positive, check_whole
 from bicoastal.wan.collectives import LocalStage
 from bicoastal.wan.octets import Buffer, Collected, Repeated
 from bicoastal.wan.units import format_size
@@ -27,12 +27,12 @@ Array = npt.NDArray[np.signedinteger[Any]]
 Pattern = Literal["exchange", "reduce-scatter"]
 
 _DTYPES = {"int8": "<i1", "int16": "<i2", "int32": "<i4", "int64": "<i8"}  # the wire is little-endian everywhere
-_BLOCK = 1 << 15  # elements that are worked on at a time: a few blocks fit a second-level cache
+_BLOCK = 1 << 15  # elements processed at a time: a few blocks fit a second-level cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WanMessage:
-    """One message across the WAN: `trip` counts from 0, and a trip begins when its site has the trip before."""
+    """One message across the WAN. trip: counted from 0; a site begins a trip when it has received the one before."""
 
     trip: int
     source: str
@@ -42,20 +42,20 @@ class WanMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduceSpec:
-    """What is reduced, and how.
+    """The specification of an all-reduce between two coasts.
 
-    sites: the two coasts. shard_bytes: what one GPU has to get across, per direction.
+    sites: the two coasts. shard_bytes: what one GPU has to send across, per direction.
     pattern: "exchange" sends the whole shard in one trip; "reduce-scatter" sends half of it in each of two (a
     reduce-scatter, then an all-gather, between the coasts).
     ranks_per_site: ranks whose gradients are summed inside each coast. dtype: int8, int16, int32 or int64.
-    array_bytes: None for gradients as large as the shard; else their own, smaller size: the array is then repeated
-    until it fills its message. local_stages: what happens inside each coast, in their order; when empty, a
-    reduce-scatter and an all-gather over the ranks of the site at fabric_Bps, the bytes/s of a GPU's network inside the
-    coast (by default the 800 Gbit/s scale-out of arXiv 2407.12819). seed: of the gradients.
+    array_bytes: None for gradients as large as the shard; else a smaller size, and the array is repeated until it fills
+    its message. local_stages: the stages inside each coast, in their order. When empty, they are a reduce-scatter and
+    an all-gather over the ranks of the site at fabric_Bps. fabric_Bps: bytes/s of a GPU's network inside the coast, by
+    default the 800 Gbit/s scale-out of arXiv 2407.12819. seed: of the gradients.
 
-    Sizes need not be multiples of the element: the array has as many whole elements as fit, and the rest of a message
+    Sizes need not be multiples of the element. The array has as many whole elements as fit, and the rest of a message
     repeats the array's beginning. An odd number of elements is halved with the larger half first.
-    Raises ValueError naming the field.
+    Raises FieldError.
     """
 
     sites: tuple[str, str]
@@ -69,27 +69,29 @@ class AllReduceSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check that the sum is exact and that every message has something to carry."""
+        """Check that the sum is exact and that no message is empty."""
         if len(self.sites) != 2 or self.sites[0] == self.sites[1]:
-            raise ValueError(f"sites: {self.sites!r} are not two different sites")
+            raise FieldError("sites", f"{self.sites!r} are not two different sites")
         for site in self.sites:
             check_name("sites", site)
         if self.pattern not in ("exchange", "reduce-scatter"):
-            raise ValueError(f"pattern: {self.pattern!r} is neither 'exchange' nor 'reduce-scatter'")
+            raise FieldError("pattern", f"{self.pattern!r} is neither 'exchange' nor 'reduce-scatter'")
         if self.dtype not in _DTYPES:
-            raise ValueError(f"dtype: {self.dtype!r} is not one of {', '.join(_DTYPES)}")
+            raise FieldError("dtype", f"{self.dtype!r} is not one of {', '.join(_DTYPES)}")
         check_whole("ranks_per_site", self.ranks_per_site, 1)
-        if self.headroom_bits > 8 * self.itemsize - 2:  # a sign and one bit at least are left for the value
-            raise ValueError(f"ranks_per_site: the sum over {2 * self.ranks_per_site} ranks may overflow {self.dtype}")
+        if self.headroom_bits > 8 * self.itemsize - 2:  # at least a sign and one bit are left for the value
+            raise FieldError(
+                "ranks_per_site", f"the sum over {2 * self.ranks_per_site} ranks may overflow {self.dtype}"
+            )
         least = self.itemsize * self.trips
         check_whole("shard_bytes", self.shard_bytes, least)
         if self.array_bytes is not None:
             check_whole("array_bytes", self.array_bytes, least)
             if self.array_bytes > self.shard_bytes:
-                raise ValueError(f"array_bytes: {self.array_bytes!r} is more than the shard's {self.shard_bytes!r}")
+                raise FieldError("array_bytes", f"{self.array_bytes!r} is more than the shard's {self.shard_bytes!r}")
         check_positive("fabric_Bps", self.fabric_Bps)
         if not isinstance(self.seed, int):
-            raise ValueError(f"seed: {self.seed!r} is not a whole number")
+            raise FieldError("seed", f"{self.seed!r} is not a whole number")
 
     @property
     def itemsize(self) -> int:
@@ -108,7 +110,7 @@ class AllReduceSpec:
 
     @property
     def array_note(self) -> str:
-        """One sentence on how the array was scaled for memory; empty when it was not."""
+        """One sentence on how the array was scaled to save memory; empty when it was not scaled."""
         if self.array_bytes is None or self.array_bytes == self.shard_bytes:
             return ""
         array, shard = format_size(self.elements * self.itemsize), format_size(self.shard_bytes)
@@ -135,23 +137,23 @@ class AllReduceSpec:
         )
 
     def trip_bytes(self, trip: int) -> int:
-        """Return the size of the trip's larger message; they differ only where a shard has no equal halves.
+        """Return the size of the trip's larger message; the two differ only where a shard has no equal halves.
 
-        Raises ValueError when there is no such trip.
+        Raises FieldError when there is no such trip.
         """
         sizes = [message.payload_bytes for message in self.messages if message.trip == trip]
         if not sizes:
-            raise ValueError(f"trip: {trip!r} is not one of the {self.trips} of this all-reduce")
+            raise FieldError("trip", f"{trip!r} is not one of the {self.trips} of this all-reduce")
         return max(sizes)
 
     @property
     def payload_bytes(self) -> int:
-        """What crosses the WAN altogether: all trips, both directions."""
+        """All bytes that cross the WAN: all trips, both directions."""
         return sum(message.payload_bytes for message in self.messages)
 
     @property
     def local_s(self) -> float:
-        """Time inside the coast, before and after the WAN, seconds: that of the local stages together."""
+        """Time inside the coast before and after the WAN, in seconds: the sum of the local stages."""
         if self.local_stages:
             return sum(stage.time_s for stage in self.local_stages)
         whole = self.ranks_per_site * self.shard_bytes
@@ -173,17 +175,17 @@ def _halve(elements: int, itemsize: int, total_bytes: int) -> tuple[int, int]:
 class _Gradient:
     """One rank's gradients, block by block: element i is the top of (i * multiplier + offset) modulo a power of two.
 
-    A multiplier near 2^bits / golden ratio scatters neighbours as far as can be (Knuth, TAOCP vol. 3, §6.4), so that
-    data put in a wrong place do not look right, at the cost of an addition and a shift for each element.
+    A multiplier near 2^bits / golden ratio scatters neighbours as far as possible (Knuth, TAOCP vol. 3, §6.4), so that
+    data in a wrong place are detected. An element takes one addition and one shift.
     """
 
     __slots__ = ("_mask", "_multiplier", "_offset", "_scratch", "_shift", "_signed", "_table")
 
     def __init__(self, spec: AllReduceSpec, site: str, rank: int, iteration: int) -> None:
         if site not in spec.sites:
-            raise ValueError(f"site: {site!r} is not one of {spec.sites!r}")
+            raise FieldError("site", f"{site!r} is not one of {spec.sites!r}")
         if not 0 <= rank < spec.ranks_per_site:
-            raise ValueError(f"rank: {rank!r} is not one of {spec.ranks_per_site}")
+            raise FieldError("rank", f"{rank!r} is not one of {spec.ranks_per_site}")
         bits = max(32, 8 * spec.itemsize)
         unsigned = np.dtype(f"u{bits // 8}")
         key = blake2b(repr((spec.seed, site, rank, iteration)).encode(), digest_size=16).digest()
@@ -204,7 +206,7 @@ class _Gradient:
         np.add(self._table[: block.size], scratch.dtype.type(base), out=scratch)
         values = scratch.view(self._signed)
         np.right_shift(values, self._shift, out=values)  # arithmetic: the sign stays
-        np.add(block, values, out=block, casting="unsafe")  # int8 and int16 are narrower than what they are made from
+        np.add(block, values, out=block, casting="unsafe")  # int8 and int16 are narrower than the unsigned values
 
 
 def _add_gradients(gradients: Sequence[_Gradient], block: Array, start: int) -> None:
@@ -226,28 +228,28 @@ def _sum_of(spec: AllReduceSpec, gradients: Sequence[_Gradient]) -> Array:
 def gradient(spec: AllReduceSpec, site: str, rank: int, iteration: int) -> Array:
     """Return the gradients of one rank for the shard: `spec.elements` integers, different in each iteration.
 
-    Raises ValueError for a site or rank that `spec` does not have.
+    Raises FieldError for a site or rank that `spec` does not have.
     """
     return _sum_of(spec, [_Gradient(spec, site, rank, iteration)])
 
 
 class Outgoing(NamedTuple):
-    """A message that a coast wants sent, in whatever stripes."""
+    """A message that a coast has to send, in any stripes."""
 
     trip: int
     payload: Repeated
 
 
 class Coast:
-    """One coast's part of the all-reduce: what to send, what follows from what arrives, and whether it came out right.
+    """One coast's part of the all-reduce: the messages to send, the response to arrivals, and the check of the result.
 
-    It knows nothing of networks. `begin` starts an iteration and forgets the one before. Messages, and stripes of them,
-    may arrive in any order. Memory: the coast's sum and the result, one array each, and what `wan.octets` says.
+    It does not use a network. `begin` starts an iteration and forgets the one before. Messages and their stripes may
+    arrive in any order. Memory: one array each for the coast's sum and the result, and that of `wan.octets`.
     """
 
     def __init__(self, spec: AllReduceSpec, site: str) -> None:
         if site not in spec.sites:
-            raise ValueError(f"site: {site!r} is not one of {spec.sites!r}")
+            raise FieldError("site", f"{site!r} is not one of {spec.sites!r}")
         self.spec = spec
         self.site = site
         self._outgoing = {message.trip: message.payload_bytes for message in spec.messages if message.source == site}
@@ -267,7 +269,7 @@ class Coast:
         self._awaited: set[int] = set()
 
     def _part(self, trip: int) -> slice:
-        """Return which part of the array a message of this trip brings here."""
+        """Return the part of the array that an incoming message of this trip carries."""
         return self._own if trip == 0 else self._other
 
     def _part_bytes(self, trip: int) -> int:
@@ -278,7 +280,7 @@ class Coast:
         """Reduce inside the coast and return the first trip's message."""
         spec = self.spec
         self._iteration = iteration
-        # New arrays, always: the old ones may still be on their way.
+        # Always new arrays: the old ones may still be on their way.
         ranks = [_Gradient(spec, self.site, rank, iteration) for rank in range(spec.ranks_per_site)]
         self._sum = _sum_of(spec, ranks)
         self._result = np.empty_like(self._sum)
@@ -288,14 +290,14 @@ class Coast:
         return [self._message(0, self._sum[self._other])]
 
     def receive(self, trip: int, data: Buffer, start: int = 0) -> list[Outgoing]:
-        """Take the stripe at `start` of a message from the other coast; return what can be sent now that it is here.
+        """Take the stripe at `start` of a message from the other coast; return the messages that can be sent now.
 
-        Raises ValueError for a trip that does not exist or has arrived already, and for octets that have.
+        Raises FieldError for a trip that does not exist, and for a trip or octets that have already arrived.
         """
         if trip not in self._incoming:
-            raise ValueError(f"trip: {trip!r} is not one of the {self.spec.trips} of this all-reduce")
+            raise FieldError("trip", f"{trip!r} is not one of the {self.spec.trips} of this all-reduce")
         if trip not in self._awaited:
-            raise ValueError(f"trip: a message for trip {trip} is not awaited")
+            raise FieldError("trip", f"a message for trip {trip} is not awaited")
         octets = self._incoming[trip].take(start, data)
         if octets is None:
             return []
@@ -315,22 +317,22 @@ class Coast:
         return self._iteration >= 0 and not self._awaited
 
     def result(self, rank: int) -> Array:
-        """Return what `rank` holds after the all-gather, read-only; the ranks of a coast share one array.
+        """Return the read-only result of `rank` after the all-gather; the ranks of a coast share one array.
 
-        Raises ValueError when there is no such rank, or no result yet.
+        Raises FieldError when there is no such rank, or no result yet.
         """
         if not 0 <= rank < self.spec.ranks_per_site:
-            raise ValueError(f"rank: {rank!r} is not one of {self.spec.ranks_per_site}")
+            raise FieldError("rank", f"{rank!r} is not one of {self.spec.ranks_per_site}")
         if not self.finished:
-            raise ValueError("rank: the all-reduce is not finished")
+            raise FieldError("rank", "the all-reduce is not finished")
         view = self._result.view()
         view.flags.writeable = False
         return view
 
     def verify(self) -> bool:
-        """Compare what every rank of the coast holds, one array for all of them, with the true sum, computed anew.
+        """Compare the result, which is one array for all ranks of the coast, with the true sum, calculated again.
 
-        False when they differ in a single bit, when a repeated copy of the array did, or when something is missing.
+        False when a single bit of it or of a repeated copy differs, or when a message is missing.
         """
         if not self.finished or not all(collected.intact for collected in self._incoming.values()):
             return False

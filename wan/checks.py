@@ -21,12 +21,12 @@ class FieldError(ValueError):
 
 
 def cut(text: str) -> str:
-    """Return as much of `text` as a sentence bears."""
+    """Return `text`, cut to the length that a message may show."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def quoted(value: object) -> str:
-    """Return what a sentence about `value` shows of it: its Python form, as much as a sentence bears."""
+    """Return the Python form of `value` for a message, cut to a fixed length."""
     if isinstance(value, int) and abs(value) >= 10**_SHOWN_CHARACTERS:
         return f"an integer of {value.bit_length()} bits"  # repr() refuses those above 4300 digits
     return cut(repr(value))
@@ -61,6 +61,6 @@ def check_whole(field: str, value: int, least: int) -> None:
 
 
 def check_name(field: str, value: str) -> None:
-    """Refuse what is not text with something to see in it."""
+    """Refuse what is not text, and text that is empty or blank."""
     if not isinstance(value, str) or not value.strip():
         raise FieldError(field, f"{quoted(value)} is not a name")

@@ -1,17 +1,17 @@
-"""A training deployment: from a model and how it is laid out over racks to the bytes that each GPU sends.
+"""A training deployment: calculates the bytes that each GPU sends from a model and its layout over racks.
 
 Formulas: "I've Got 99 Problems But FLOPS Ain't One", HotNets '24, arXiv 2407.12819, and the collectives of
-`wan.collectives`. The word rack stands for whatever one scale-up network joins: a rack of 72 GPUs, or a node of 8.
+`wan.collectives`. Here a rack means the GPUs that one scale-up network joins: a rack of 72 GPUs, or a node of 8.
 """
 
 from dataclasses import dataclass
 from math import ceil
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_not_negative, check_positive, check_whole
 from bicoastal.wan.collectives import Collective, LocalStage
 from bicoastal.wan.transformer import RECOMPUTATIONS, Recomputation, Transformer
 
-ROUNDED = 1e-3  # by how much a published number of racks may be short: 23,300 stand for 23,316 in arXiv 2407.12819
+ROUNDED = 1e-3  # allowed deficit of a published, rounded number of racks: 23,300 means 23,316 in arXiv 2407.12819
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,9 @@ class Precision:
     """Bytes for each use of a number; the defaults are those of mixed-precision training in 16 bits.
 
     Kept in memory, per parameter: weights, gradients, optimizer (its moments and master weights). Sent, per parameter:
-    gradient_messages in a reduce-scatter or all-reduce, weight_messages in the all-gathers that hand the result to
-    all. Sent, per element: tensor_activations, pipeline_activations, expert_activations. Kept, per element:
-    activations. FP4 is 0.5. Raises ValueError naming the field.
+    gradient_messages in a reduce-scatter or all-reduce, weight_messages in the all-gathers that distribute the result.
+    Sent, per element: tensor_activations, pipeline_activations, expert_activations. Kept, per element: activations. FP4
+    is 0.5. Raises FieldError.
     """
 
     weights: float = 2.0
@@ -49,8 +49,8 @@ class Precision:
 class Gpu:
     """An accelerator: peak flops (operations/s) at the precision that it computes in, and memory_bytes.
 
-    efficiency: the part of the peak that the layers reach, communication and pipeline apart. Raises ValueError naming
-    the field.
+    efficiency: the share of the peak that the layers reach, without communication and pipeline effects. Raises
+    ValueError naming the field.
     """
 
     flops: float
@@ -62,23 +62,23 @@ class Gpu:
         for field in self.__slots__:
             check_positive(field, getattr(self, field))
         if self.efficiency > 1:
-            raise ValueError(f"efficiency: {self.efficiency!r} is more than 1")
+            raise FieldError("efficiency", f"{self.efficiency!r} is more than 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A model trained at one site or at two, one replica of a layer on `tensor` GPUs, `replicas_per_rack` in a rack.
+    """A model that is trained at one or two sites. A replica of a layer takes `tensor` GPUs of a rack.
 
-    tensor, pipeline, data: degrees of parallelism; gpus_per_rack must equal tensor * replicas_per_rack. expert: how
-    many replicas share the experts of a layer between them, 1 unless there are experts. zero: what the replicas
-    divide between them instead of each keeping all of it: 0 nothing, 1 the optimizer's part, 2 the gradients too
-    (Rajbhandari et al., "ZeRO", SC '20). micro_batch: sequences of one micro-batch; micro_batches: of one step, each
-    replica. racks: what is bought, where that is not exactly what the parallelism needs: more, or as much but for the
-    rounding of a published number (`ROUNDED`). scale_up_Bps: bytes/s of a
-    GPU inside its rack; scale_out_bps: bit/s of a GPU inside its site, over `planes` planes. scale_up_latency_s,
-    scale_out_latency_s: what each step of a collective takes besides its bytes, seconds. wan_rtt_s: round trip
-    between the sites, seconds; wan_bps: bit/s of a GPU between the sites, None where that is the question.
-    Raises ValueError naming the field.
+    tensor, pipeline, data: degrees of parallelism; gpus_per_rack must equal tensor * replicas_per_rack. expert: number
+    of replicas that share the experts of a layer, 1 without experts. zero: the state that is divided among the replicas
+    instead of being stored by each: 0 nothing, 1 the optimizer's part, 2 the gradients too (Rajbhandari et al., "ZeRO",
+    SC '20). micro_batch: sequences of one micro-batch. micro_batches: of one step and replica. racks: the number
+    bought, where it is not exactly the number that the parallelism needs. It may be larger, or smaller by the rounding
+    of a published number (`ROUNDED`). scale_up_Bps: bytes/s of a GPU inside its rack. scale_out_bps: bit/s of a GPU
+    inside its site, over `planes` planes. scale_up_latency_s, scale_out_latency_s: additional time of each step of a
+    collective, in seconds. wan_rtt_s: round trip between the sites, seconds. wan_bps: bit/s of a GPU between the sites,
+    None where it is to be found.
+    Raises FieldError.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Deployment:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Check the numbers, and that the layout comes out even."""
+        """Check the numbers, and that the layout fills whole racks."""
         check_name("name", self.name)
         for field in ("tensor", "pipeline", "data", "expert", "replicas_per_rack", "gpus_per_rack", "planes"):
             check_whole(field, getattr(self, field), 1)
@@ -118,11 +118,11 @@ class Deployment:
         for field in ("wan_rtt_s", "scale_up_latency_s", "scale_out_latency_s"):
             check_not_negative(field, getattr(self, field))
         if self.zero not in (0, 1, 2):
-            raise ValueError(f"zero: {self.zero!r} is not 0, 1 or 2")
+            raise FieldError("zero", f"{self.zero!r} is not 0, 1 or 2")
         if self.recomputation not in RECOMPUTATIONS:
-            raise ValueError(f"recomputation: {self.recomputation!r} is not one of {', '.join(RECOMPUTATIONS)}")
+            raise FieldError("recomputation", f"{self.recomputation!r} is not one of {', '.join(RECOMPUTATIONS)}")
         if self.sites not in (1, 2):
-            raise ValueError(f"sites: {self.sites!r} is neither 1 nor 2, and partners at two are all this describes")
+            raise FieldError("sites", f"{self.sites!r} is neither 1 nor 2, and partners at two are all this describes")
         if self.sites == 2:
             check_positive("wan_rtt_s", self.wan_rtt_s)
         if self.wan_bps is not None:
@@ -134,39 +134,42 @@ class Deployment:
 
     def _check_layout(self) -> None:
         if self.gpus_per_rack != self.tensor * self.replicas_per_rack:
-            raise ValueError(
-                f"gpus_per_rack: {self.gpus_per_rack} is not tensor * replicas_per_rack, "
-                f"{self.tensor * self.replicas_per_rack}"
+            raise FieldError(
+                "gpus_per_rack",
+                f"{self.gpus_per_rack} is not tensor * replicas_per_rack, {self.tensor * self.replicas_per_rack}",
             )
         if self.pipeline > self.model.layers:
-            raise ValueError(f"pipeline: {self.pipeline} stages are more than {self.model.layers} layers")
+            raise FieldError("pipeline", f"{self.pipeline} stages are more than {self.model.layers} layers")
         if self.data % (self.sites * self.replicas_per_rack):
-            raise ValueError(
-                f"data: {self.data} replicas do not fill whole racks of {self.replicas_per_rack} at "
-                f"{'one site' if self.sites == 1 else '2 sites'}"
+            raise FieldError(
+                "data",
+                f"{self.data} replicas do not fill whole racks of {self.replicas_per_rack} at "
+                f"{'one site' if self.sites == 1 else '2 sites'}",
             )
         if self.model.experts % self.expert:
-            raise ValueError(f"expert: {self.expert} replicas do not divide {self.model.experts} experts")
+            raise FieldError("expert", f"{self.expert} replicas do not divide {self.model.experts} experts")
         inner, outer = sorted((self.expert, self.replicas_per_rack))
         if outer % inner or self.racks_per_layer_and_site % self.racks_per_expert_group:
-            raise ValueError(
-                f"expert: {self.expert} replicas are no whole part or multiple of the {self.replicas_per_rack} in a "
-                f"rack that divides the {self.racks_per_layer_and_site} racks of a layer at a site"
+            raise FieldError(
+                "expert",
+                f"{self.expert} replicas are no whole part or multiple of the {self.replicas_per_rack} in a "
+                f"rack that divides the {self.racks_per_layer_and_site} racks of a layer at a site",
             )
 
     def _check_plant(self) -> None:
         if self.racks is not None and self.racks < (1 - ROUNDED) * self.racks_needed:
             held, needed = (count * self.gpus_per_rack for count in (self.racks, self.racks_needed))
-            raise ValueError(
-                f"racks: {self.racks:,} of {self.gpus_per_rack} hold {held:,} GPUs, and tensor * pipeline * data, "
-                f"{self.tensor} * {self.pipeline} * {self.data}, take {needed:,}"
+            raise FieldError(
+                "racks",
+                f"{self.racks:,} of {self.gpus_per_rack} hold {held:,} GPUs, and tensor * pipeline * data, "
+                f"{self.tensor} * {self.pipeline} * {self.data}, take {needed:,}",
             )
 
     # -- how many ------------------------------------------------------------------------------------------------------
 
     @property
     def layers_per_stage(self) -> int:
-        """Layers of a pipeline stage; of the fullest where they do not come out even."""
+        """Layers of a pipeline stage; of the largest one where the layers do not divide evenly."""
         return ceil(self.model.layers / self.pipeline)
 
     @property
@@ -181,12 +184,12 @@ class Deployment:
 
     @property
     def racks_needed(self) -> int:
-        """Racks that the parallelism takes, all sites."""
+        """Racks that the parallelism needs, at all sites."""
         return self.pipeline * self.sites * self.racks_per_layer_and_site
 
     @property
     def gpus(self) -> int:
-        """GPUs at work, all sites: those of the racks needed, or of those bought where rounding leaves fewer."""
+        """GPUs in use at all sites: those of the racks needed, or of the racks bought where these are fewer."""
         return min(self.racks_needed, self.racks or self.racks_needed) * self.gpus_per_rack
 
     @property
@@ -240,12 +243,12 @@ class Deployment:
     def wide_area_bytes(self, trips: int) -> float:
         """Bytes that one GPU sends its partner in one direction, over all trips.
 
-        What is left of its gradients after reductions over the rack and over the site's racks. One trip (an exchange)
-        sends all of them; of two, the first sends half of the gradients, the second half of the result's weights.
-        Raises ValueError for another number of trips.
+        These are its gradients after the reductions over the rack and over the site's racks. One trip (an exchange)
+        sends all of them. Of two trips, the first sends half of the gradients, and the second half of the result's
+        weights. Raises FieldError for another number of trips.
         """
         if trips not in (1, 2):
-            raise ValueError(f"trips: {trips!r} is neither 1 nor 2")
+            raise FieldError("trips", f"{trips!r} is neither 1 nor 2")
         if self.sites == 1:
             return 0.0
         shared = self.shared_parameters_per_gpu / (self.replicas_per_rack * self.racks_per_layer_and_site)
@@ -259,7 +262,7 @@ class Deployment:
 
     @property
     def wide_area_shard_bytes(self) -> int:
-        """What one GPU sends its partner in an exchange: its gradients, reduced over the rack and the site's racks."""
+        """Bytes that one GPU sends its partner in an exchange: its gradients, reduced over the site's racks."""
         return round(self.wide_area_bytes(1))
 
     @property
@@ -314,5 +317,5 @@ class Deployment:
 
     @property
     def local_s(self) -> float:
-        """Time inside a site, before and after the wide-area stage, seconds."""
+        """Time inside a site before and after the wide-area stage, in seconds."""
         return sum(stage.time_s for stage in self.local_stages)

@@ -1,15 +1,15 @@
-"""One direction of a link: a packet goes in, its arrivals come out.
+"""The model of one direction of a link: it takes a packet and returns its arrivals.
 
-The times of a packet are settled when it is submitted: queue and transmitter are a single number, the time at which
-the transmitter falls idle, and the backlog is the integral of the rate from now until then. Nothing has to happen in
-between, which is what makes a packet cheap. Two things can still befall a packet afterwards:
+The times of a packet are calculated when it is submitted. Queue and transmitter are one number, the time at which the
+transmitter becomes idle; the backlog is the integral of the rate from now until then. No event is needed in between, so
+a packet takes little time. Two things can still happen to a packet afterwards:
 
-- An outage. `submit` refuses packets while the link is dark, and the queue is empty afterwards; whether an outage has
-  caught a packet that was accepted before is asked at its arrival, with `survives`. A known and a late-announced
-  outage are thus treated alike.
-- A capacity step that becomes known only when an iteration begins. What was accepted before `begin_iteration` keeps
-  its times, and the step waits for it. Call `begin_iteration` as soon as the beginning is known (the gap before it is
-  longer than any queue) and steps are exact.
+- An outage. `submit` drops packets during an outage, and the queue is empty after it. `survives`, called at the arrival
+  of a packet, tells whether an outage has lost it on its way. So an outage that was known at submission and one that is
+  announced later have the same effect.
+- A capacity step that becomes known only when an iteration begins. Packets accepted before `begin_iteration` keep their
+  times, and the step follows them. Steps are exact when `begin_iteration` is called as soon as the beginning is known,
+  since the gap before it is longer than any queue.
 """
 
 from bisect import insort
@@ -24,10 +24,10 @@ from bicoastal.wan.units import INFINITY
 
 
 class Arrival(NamedTuple):
-    """A packet, or a copy of it, at the far end of the link.
+    """The arrival of a packet, or of a copy of it, at the far end of the link.
 
-    at_s: when its last bit arrives. corrupt: where its one flipped bit is, as a fraction in [0, 1) of the packet;
-    None for an intact one.
+    at_s: when its last bit arrives. corrupt: the place of its flipped bit, as a fraction in [0, 1) of the packet; None
+    for an intact packet.
     """
 
     at_s: float
@@ -35,11 +35,11 @@ class Arrival(NamedTuple):
 
 
 _NOTHING: tuple[Arrival, ...] = ()
-_new = tuple.__new__  # NamedTuple's own constructor is a Python function, half as fast
+_new = tuple.__new__  # the constructor of NamedTuple is a Python function, which takes twice the time
 
 
 class _Change(NamedTuple):
-    """Something pending: a new rate (bytes/s), or an outage that ends at `dark_until_s`."""
+    """A future change: a new rate (bytes/s), or an outage that ends at `dark_until_s`."""
 
     at_s: float
     order: int
@@ -51,9 +51,9 @@ class Link:
     """One direction of a `LinkSpec`: drop-tail queue, transmitter, wire.
 
     back: the direction from `b` to `a`. stream: gives an independent random stream for a name ("loss", "jitter",
-    "reorder", "duplicate", "corrupt"); what one of them draws moves no other.
+    "reorder", "duplicate", "corrupt"); the draws of one do not change another.
 
-    `now` must never decrease from one call to the next; the hot path does not check it.
+    `now` must not decrease from one call to the next; this is not checked, to save time.
 
     Counters: packets (submitted), bytes (accepted, framing included), lost (on the wire, by the loss process),
     dropped_queue, dropped_outage, duplicated, corrupted, reordered; always
@@ -106,7 +106,7 @@ class Link:
         self._busy_until = 0.0
         self._set_rate(spec.rate_bps / 8)
 
-        loss = spec.loss_back if back and spec.loss_back is not None else spec.loss
+        loss = spec.loss_of(back=back)
         self._lost = None if loss.mean_loss == 0.0 else loss.start(stream("loss")).lost
         self._jitter_s = spec.jitter_s
         self._jitter = stream("jitter").random if spec.jitter_s else None
@@ -118,11 +118,11 @@ class Link:
         self._corrupt = Bernoulli(probability=spec.corrupt).start(self._corrupt_rng) if self._corrupt_rng else None
         self._plain = not (self._jitter or self._reorder or self._duplicate or self._corrupt)
 
-        self._pending: list[_Change] = []  # in the order of their times
+        self._pending: list[_Change] = []  # sorted by time
         self._order = 0
         self._outages: list[tuple[float, float]] = []
         self._dark_until = 0.0
-        self._horizon = INFINITY  # up to here the rate is constant and the link is lit
+        self._horizon = INFINITY  # until this time the rate is constant and there is no outage
         self._anchored: dict[int, list[LinkEvent]] = {}
         for event in spec.events:
             if event.iteration is None:
@@ -132,7 +132,7 @@ class Link:
 
     @property
     def delivered(self) -> int:
-        """Packets and copies that have arrived or still will, as far as is known now."""
+        """Packets and copies that have arrived or will arrive, as far as is known now."""
         return self.packets + self.duplicated - self.lost - self.dropped_queue - self.dropped_outage
 
     def submit(self, packet: Packet, now: float) -> Sequence[Arrival]:
@@ -164,9 +164,9 @@ class Link:
         return self._impair(packet, now, finish)
 
     def survives(self, submitted_s: float, arrives_s: float) -> bool:
-        """Say, at its arrival, whether a packet's stay on the link met no outage; a packet that is gone is counted.
+        """Return, at its arrival, whether a packet met no outage on the link; a lost one is counted.
 
-        To be asked once for each `Arrival`, unless the link's specification has no outages at all.
+        Call it once for each `Arrival`, unless the link's specification has no outages.
         """
         for begins, ends in self._outages:
             if arrives_s >= begins and submitted_s < ends:
@@ -175,7 +175,7 @@ class Link:
         return True
 
     def backlog_bytes(self, now: float) -> float:
-        """Return the bytes that wait, and what is left of the one in transmission, framing included."""
+        """Return the bytes that wait, with the rest of the packet in transmission and framing."""
         if self._busy_until > self._horizon or now > self._horizon:
             self._advance(now)
         return self._bytes_until_idle(now)
@@ -183,7 +183,7 @@ class Link:
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
         """Announce that `iteration` of the first job begins at `begins_s`, now or later: its events get their times.
 
-        See the module's text for what a step does to packets that are already queued.
+        See the module's text for the effect of a step on packets that are already queued.
         """
         for event in self._anchored.pop(iteration, ()):
             self._announce(event, begins_s + event.at_s)
@@ -203,7 +203,7 @@ class Link:
         self._s_per_byte = 1.0 / bytes_per_s
 
     def _advance(self, now: float) -> None:
-        """Let the changes up to `now` happen."""
+        """Apply the changes up to `now`."""
         pending = self._pending
         while pending and pending[0].at_s <= now:
             change = pending.pop(0)
@@ -212,14 +212,14 @@ class Link:
             else:
                 self._dark_until = max(self._dark_until, change.dark_until_s)
                 self._busy_until = min(self._busy_until, change.at_s)  # the queue is flushed
-                self._last_arrival = change.at_s  # and nothing is left on the wire that could be overtaken
+                self._last_arrival = change.at_s  # and no packet is left on the wire that could be overtaken
         if now < self._dark_until:
             self._horizon = -INFINITY
         else:
             self._horizon = pending[0].at_s if pending else INFINITY
 
     def _bytes_until_idle(self, now: float) -> float:
-        """Integrate the rate from `now` until the transmitter falls idle."""
+        """Integrate the rate from `now` until the transmitter becomes idle."""
         total, since, rate = 0.0, now, self._bytes_per_s
         until = self._busy_until
         for change in self._pending:
@@ -237,7 +237,7 @@ class Link:
         since, rate = start, self._bytes_per_s
         for change in self._pending:
             if change.dark_until_s is not None:
-                continue  # whatever it catches is gone, whenever it would have ended
+                continue  # the packets in it are lost, so their times do not matter
             if change.at_s > since:
                 if (change.at_s - since) * rate >= size:
                     break
@@ -263,7 +263,7 @@ class Link:
         return self._impair(packet, now, finish)
 
     def _impair(self, packet: Packet, now: float, finish: float) -> Sequence[Arrival]:
-        """Do to a transmitted packet all that the wire does to it. A lost one draws like any other."""
+        """Apply all impairments to a transmitted packet. A lost packet makes the same draws as any other."""
         at_s = finish + self._delay_s
         if self._jitter is not None:
             at_s += self._jitter_s * self._jitter()
@@ -291,5 +291,5 @@ class Link:
 
 
 def _chance(probability: float, stream: Callable[[str], Rng], name: str) -> Callable[[Packet, float], bool] | None:
-    """Return a yes-or-no process that draws once per yes, or None when it would never say yes."""
+    """Return a process that draws once for each True, or None when it would never return True."""
     return Bernoulli(probability=probability).start(stream(name)).lost if probability else None

@@ -1,7 +1,7 @@
-"""Which packets the wire loses: inert specifications, and the processes that they start.
+"""Which packets are lost on the wire: specifications, and the processes that they start.
 
-A specification is hashable and can be pickled; `start(rng)` makes its process, one for each direction of each link,
-with a random stream of its own. A process is asked once for every packet that has been transmitted, in their order.
+A specification is hashable and can be pickled. `start(rng)` makes a process; each direction of each link has one, with
+a separate random stream. A process is asked once for every transmitted packet, in order.
 """
 
 from abc import ABC, abstractmethod
@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from bicoastal.wan.checks import check_probability, check_whole
+from bicoastal.wan.checks import FieldError, check_probability, check_whole
 from bicoastal.wan.randomness import Rng, SplitMix64, geometric
+from bicoastal.wan.units import INFINITY
 
 
 class Packet(Protocol):
-    """What the world sees of a packet; `transports.base.Datagram` is one.
+    """The properties of a packet that a link reads; `transports.base.Datagram` has them.
 
     wire_bytes: size of the IP packet. burst_left: for the first transmission of a data-bearing packet, how many more
     of the same burst follow on this path; None for everything else.
@@ -33,7 +34,7 @@ class LossProcess(Protocol):
     """A running loss process."""
 
     def lost(self, packet: Packet, now: float, /) -> bool:
-        """Say whether this packet, submitted at `now`, is lost; every packet is asked about exactly once."""
+        """Return whether this packet, submitted at `now`, is lost; to be called exactly once for every packet."""
 
 
 class LossSpec(ABC):
@@ -43,7 +44,7 @@ class LossSpec(ABC):
 
     @abstractmethod
     def start(self, rng: Rng) -> LossProcess:
-        """Return a process in its initial state, that draws from `rng` and from nothing else."""
+        """Return a process in its initial state, which draws only from `rng`."""
 
     @property
     def mean_loss(self) -> float | None:
@@ -97,7 +98,7 @@ class _Skipping:
 class Bernoulli(LossSpec):
     """Each packet is lost with `probability`, independently; one draw is made for each loss, not for each packet.
 
-    Raises ValueError when it is no probability.
+    Raises FieldError when it is not a probability.
     """
 
     probability: float
@@ -107,7 +108,7 @@ class Bernoulli(LossSpec):
         check_probability("probability", self.probability)
 
     def start(self, rng: Rng) -> LossProcess:
-        """Return a process that has already drawn how many packets pass before the first loss."""
+        """Return a process that has already drawn the number of packets before the first loss."""
         return _Skipping(self.probability, rng) if self.probability else _Never()
 
     @property
@@ -136,10 +137,10 @@ class _Periodic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periodic(LossSpec):
-    """One packet in `every` is lost, like clockwork: the deterministic loss of RFC 9438 §5.1.
+    """Every `every`-th packet is lost: the deterministic loss of RFC 9438 §5.1.
 
     first: number of the first one lost, counted from 0; None means every - 1. min_wire_bytes: smaller packets are
-    neither lost nor counted, so that acknowledgements can be left out. Raises ValueError naming the field.
+    neither lost nor counted, so that acknowledgements can be left out. Raises FieldError.
     """
 
     every: int
@@ -164,7 +165,7 @@ class Periodic(LossSpec):
 
 
 class _GilbertElliott:
-    """Draws how long it stays in a state when it enters it, and then only where a state loses some of its packets."""
+    """Draws the duration of a state when it enters it; then it draws only in a state with partial loss."""
 
     __slots__ = ("_bad", "_leave", "_left", "_loss", "_rng")
 
@@ -189,11 +190,11 @@ class _GilbertElliott:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GilbertElliott(LossSpec):
-    """Losses that come in bursts: a good and a bad state, each with its own loss; the state may change after a packet.
+    """Losses in bursts: a good and a bad state, each with its own loss; the state may change after each packet.
 
     good_to_bad, bad_to_good: probability of the change, per packet. loss_good, loss_bad: of a loss in the state.
     Starts in the stationary distribution. Source: E. N. Gilbert, BSTJ 39 (1960); E. O. Elliott, BSTJ 42 (1963).
-    Raises ValueError naming the field.
+    Raises FieldError.
     """
 
     good_to_bad: float
@@ -206,20 +207,22 @@ class GilbertElliott(LossSpec):
         for name in ("good_to_bad", "bad_to_good", "loss_good", "loss_bad"):
             check_probability(name, getattr(self, name))
         if self.good_to_bad == 0 and self.bad_to_good == 0:
-            raise ValueError("bad_to_good: both changes are impossible, so there is no state to start in")
+            raise FieldError("bad_to_good", "both changes are impossible, so there is no state to start in")
 
     @classmethod
     def from_means(cls, *, mean_loss: float, mean_burst_packets: float) -> Self:
-        """Return the process that loses whole bursts, from the share of packets lost and the mean length of a burst.
+        """Return the process that loses whole bursts, with the given share of losses and mean length of a burst.
 
         bad_to_good = 1 / burst; good_to_bad = bad_to_good * loss / (1 - loss), from the balance of the two states.
-        Raises ValueError when no such process exists.
+        Raises FieldError when no such process exists.
         """
         check_probability("mean_loss", mean_loss)
-        if not 1 <= mean_burst_packets < float("inf"):
-            raise ValueError(f"mean_burst_packets: {mean_burst_packets!r} is not a number of at least 1")
+        if not 1 <= mean_burst_packets < INFINITY:
+            raise FieldError("mean_burst_packets", f"{mean_burst_packets!r} is not a number of at least 1")
         if mean_loss >= mean_burst_packets / (mean_burst_packets + 1):  # a gap between bursts is one packet or more
-            raise ValueError(f"mean_loss: {mean_loss!r} cannot be reached by bursts of {mean_burst_packets!r} packets")
+            raise FieldError(
+                "mean_loss", f"{mean_loss!r} cannot be reached by bursts of {mean_burst_packets!r} packets"
+            )
         bad_to_good = 1.0 / mean_burst_packets
         return cls(good_to_bad=bad_to_good * mean_loss / (1.0 - mean_loss), bad_to_good=bad_to_good)
 
@@ -247,9 +250,9 @@ class _TailOfBurst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailOfBurst(LossSpec):
-    """The first transmission of the last `packets` data-bearing packets of each burst is lost, and nothing else is.
+    """Only the first transmission of the last `packets` data-bearing packets of each burst is lost.
 
-    Raises ValueError when it is not a whole number of at least 1.
+    Raises FieldError when `packets` is not a whole number of at least 1.
     """
 
     packets: int = 1
@@ -276,7 +279,7 @@ class _Combined:
 
     def lost(self, packet: Packet, now: float, /) -> bool:
         lost = False
-        for part in self._parts:  # every part sees every packet, whatever the others say
+        for part in self._parts:  # every part is asked about every packet, also when another part loses it
             if part.lost(packet, now):
                 lost = True
         return lost
@@ -284,9 +287,9 @@ class _Combined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined(LossSpec):
-    """A packet is lost when any of the parts loses it; each part has a stream of its own.
+    """A packet is lost when any of the parts loses it; each part has a separate stream.
 
-    Adding a part after the others changes nothing in what they do. Raises ValueError when there is no part.
+    A part that is added after the others does not change their losses. Raises FieldError when there is no part.
     """
 
     parts: tuple[LossSpec, ...]
@@ -294,18 +297,18 @@ class Combined(LossSpec):
     def __post_init__(self) -> None:
         """Check the parts."""
         if not self.parts:
-            raise ValueError("parts: a combination needs at least one part")
+            raise FieldError("parts", "a combination needs at least one part")
         for part in self.parts:
             if not isinstance(part, LossSpec):
-                raise ValueError(f"parts: {part!r} is not a kind of loss")
+                raise FieldError("parts", f"{part!r} is not a kind of loss")
 
     def start(self, rng: Rng) -> LossProcess:
-        """Return the parts' processes side by side, each seeded from `rng` in their order."""
+        """Return a process that combines those of the parts, each seeded from `rng` in their order."""
         return _Combined([part.start(SplitMix64(rng.getrandbits(64))) for part in self.parts])
 
     @property
     def mean_loss(self) -> float | None:
-        """1 - product(1 - loss of the part): the parts are independent. None when one part's is."""
+        """1 - product(1 - loss of the part): the parts are independent. None when that of a part is None."""
         passed = 1.0
         for part in self.parts:
             if part.mean_loss is None:
@@ -315,5 +318,5 @@ class Combined(LossSpec):
 
     @property
     def reads_bursts(self) -> bool:
-        """Whether that of any part does."""
+        """Whether the loss of any part does."""
         return any(part.reads_bursts for part in self.parts)

@@ -1,8 +1,8 @@
-"""Messages that are an array's octets again and again: sent from as little memory as they can be, checked likewise.
+"""Messages that consist of a repeated array: sent and checked with little memory.
 
-Every octet is really sent and every one is looked at when it arrives. But of a message in stripes neither end needs a
-whole copy: the stripes are views of one buffer as long as the longest of them, and at the far end each is compared with
-the repetitions it brings, until nothing is left to keep but the array.
+Every octet is really sent, and every octet is compared when it arrives. But neither end needs a whole copy of a message
+in stripes. At the sender the stripes are views of one buffer, as long as the longest of them. At the receiver the
+repetitions within each stripe are compared, and only one array is stored.
 """
 
 from collections.abc import Sequence
@@ -10,41 +10,43 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from bicoastal.wan.checks import FieldError
+
 Octets = npt.NDArray[np.uint8]
 Buffer = bytes | bytearray | memoryview
 
-_STEP = 1 << 18  # octets that are compared at a time: they fit a second-level cache
+_STEP = 1 << 18  # octets compared at a time: they fit a second-level cache
 
 
 class Repeated:
-    """`octets` repeated until `size` is full. `octets` must not change while anybody has a view of it.
+    """`octets` repeated until there are `size` octets. `octets` must not change while a view of it is in use.
 
-    Raises ValueError when there is nothing to repeat.
+    Raises FieldError when `octets` is empty.
     """
 
     __slots__ = ("_octets", "size")
 
     def __init__(self, octets: Octets, size: int) -> None:
         if not octets.size:
-            raise ValueError("octets: there are none to repeat")
+            raise FieldError("octets", "there are none to repeat")
         self._octets = octets
         self.size = size
 
     def stripes(self, edges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """Return the octets from start to stop of each of `edges`, read-only, as views that share what they can.
+        """Return read-only views of the octets from start to stop of each of `edges`, which share memory.
 
-        Memory: none for stripes within the array, for all others together at most the longest and once the array.
-        Raises ValueError for an edge outside of the message.
+        Memory: none for stripes within the array; for all others together at most the longest stripe and the array.
+        Raises FieldError for an edge outside of the message.
         """
         for start, stop in edges:
             if not 0 <= start <= stop <= self.size:
-                raise ValueError(f"edges: {start} to {stop} is not within a message of {self.size} bytes")
+                raise FieldError("edges", f"{start} to {stop} is not within a message of {self.size} bytes")
         period = self._octets.size
         unrepeated = self._octets.data.toreadonly()
         places = [(start % period, stop - start) for start, stop in edges]
         wrapping = [(place, length) for place, length in places if place + length > period]
         shared_bytes = max((place + length for place, length in wrapping), default=0)
-        if sum(length for _, length in wrapping) <= shared_bytes:  # a few, or one that ends beyond the array
+        if sum(length for _, length in wrapping) <= shared_bytes:  # copies take no more than the shared buffer
             return [
                 unrepeated[place : place + length] if place + length <= period else self._copy(place, length)
                 for place, length in places
@@ -63,10 +65,10 @@ class Repeated:
 
 
 class Collected:
-    """A message that arrives in stripes, in any order, and has to be `size` octets that repeat with `period`.
+    """A message that arrives in stripes, in any order, and must consist of `size` octets that repeat with `period`.
 
-    Memory: one period, kept for the next iteration since fresh pages cost more than a copy. None where one stripe is
-    the whole message.
+    Memory: one period, which is kept for the next iteration, since new pages take more time than a copy. It takes none
+    where one stripe is the whole message.
     """
 
     __slots__ = ("_known", "_period", "_room", "_size", "_taken", "intact")
@@ -78,21 +80,21 @@ class Collected:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what has arrived: the next message is awaited."""
+        """Forget the arrived stripes and expect the next message."""
         self._taken: list[tuple[int, int]] = []
-        self._known: list[tuple[int, int]] = []  # what of the room has been filled
+        self._known: list[tuple[int, int]] = []  # which parts of the buffer are filled
         self.intact = True  # False as soon as one octet differs from the one a period before it
 
     def take(self, start: int, data: Buffer) -> Octets | None:
-        """Take the stripe that begins at `start`; return the first period of the message when this was the last of it.
+        """Take the stripe that begins at `start`; return the first period of the message when it is complete.
 
-        What is returned is a view, good until the next `take`. Raises ValueError for a stripe outside of the message
-        and for one whose octets, some or all, have been there before.
+        The result is a view that is valid until the next `take`. Raises FieldError for a stripe outside of the message,
+        and for a stripe with octets that have already arrived.
         """
         octets: Octets = np.frombuffer(data, dtype=np.uint8)
         stop = start + octets.size
         if start < 0 or stop > self._size or any(start < b and a < stop for a, b in self._taken):
-            raise ValueError(f"data: {octets.size} bytes at {start} of {self._size} are not awaited")
+            raise FieldError("data", f"{octets.size} bytes at {start} of {self._size} are not awaited")
         self._taken.append((start, stop))
         self.intact = self.intact and _repeats(octets, self._period)
         if octets.size == self._size:
@@ -118,7 +120,7 @@ class Collected:
 
 
 def _repeat(octets: Octets, size: int) -> Octets:
-    """Return `octets` again and again until `size` is full."""
+    """Return `size` octets, which are `octets` repeated."""
     filled = min(octets.size, size)
     repeated: Octets = np.empty(size, dtype=np.uint8)
     repeated[:filled] = octets[:filled]
@@ -130,7 +132,7 @@ def _repeat(octets: Octets, size: int) -> Octets:
 
 
 def _repeats(octets: Octets, period: int) -> bool:
-    """Say whether every octet equals the one a period before it."""
+    """Return whether every octet equals the one a period before it."""
     for start in range(period, octets.size, _STEP):
         stop = min(start + _STEP, octets.size)
         if not np.array_equal(octets[start:stop], octets[start - period : stop - period]):

@@ -1,13 +1,13 @@
-"""The randomness that processes are given, and two things they make of it."""
+"""The interface of random generators, geometric draws, and a small generator."""
 
 from math import log, log1p
 from typing import Protocol
 
-NEVER = 1 << 62  # a number of packets that no run reaches
+NEVER = 1 << 62  # more packets than any run has
 
 
 class Rng(Protocol):
-    """The randomness a process is given: a seeded `random.Random` serves."""
+    """A random generator; a seeded `random.Random` is one."""
 
     def random(self) -> float:
         """Return a float, uniform in [0, 1)."""
@@ -30,7 +30,7 @@ def geometric(rng: Rng, probability: float) -> int:
 
 
 class SplitMix64:
-    """A small generator that a part of a combination owns, so that it does not share its neighbours' stream.
+    """A small generator with its own stream, for a part of a combination.
 
     Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17.
     """

@@ -1,10 +1,10 @@
-"""Losses that are written down beforehand: packets by their numbers, and recordings. See `wan.loss`."""
+"""Losses that are known in advance: packets listed by number, and recorded traces. See `wan.loss`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 from bicoastal.wan.loss import LossProcess, LossSpec, Packet
 from bicoastal.wan.randomness import Rng
 
@@ -28,7 +28,7 @@ class _Listed:
 class Listed(LossSpec):
     """Exactly the packets with these numbers are lost, counted from 0 among those of at least `min_wire_bytes`.
 
-    Raises ValueError for negative or repeated numbers.
+    Raises FieldError for negative or repeated numbers.
     """
 
     indices: tuple[int, ...]
@@ -39,7 +39,7 @@ class Listed(LossSpec):
         for index in self.indices:
             check_whole("indices", index, 0)
         if len(set(self.indices)) < len(self.indices):
-            raise ValueError("indices: a packet is listed twice")
+            raise FieldError("indices", "a packet is listed twice")
         check_whole("min_wire_bytes", self.min_wire_bytes, 0)
 
     def start(self, rng: Rng) -> LossProcess:
@@ -69,9 +69,9 @@ class _Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace(LossSpec):
-    """A recording decides: packet after packet, True is lost. At its end it begins again, or (repeat=False) loss ends.
+    """A recording decides packet by packet; True means lost. At its end it repeats, or loss ends (repeat=False).
 
-    min_wire_bytes: smaller packets are neither lost nor counted. Raises ValueError naming the field.
+    min_wire_bytes: smaller packets are neither lost nor counted. Raises FieldError.
     """
 
     outcomes: tuple[bool, ...]
@@ -79,16 +79,16 @@ class Trace(LossSpec):
     min_wire_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Check that there is something to repeat."""
+        """Check that the trace is not empty."""
         if not self.outcomes:
-            raise ValueError("outcomes: the trace is empty")
+            raise FieldError("outcomes", "the trace is empty")
         check_whole("min_wire_bytes", self.min_wire_bytes, 0)
 
     @classmethod
     def from_text(cls, text: str, *, repeat: bool = True, min_wire_bytes: int = 0) -> Self:
         """Read a trace written as 0 (arrived) and 1 (lost); white space, commas and `#` comments are skipped.
 
-        Raises ValueError, with the line, for any other character.
+        Raises FieldError, with the line, for any other character.
         """
         outcomes: list[bool] = []
         for number, line in enumerate(text.splitlines(), start=1):
@@ -96,7 +96,7 @@ class Trace(LossSpec):
                 if character in "01":
                     outcomes.append(character == "1")
                 elif not character.isspace() and character != ",":
-                    raise ValueError(f"outcomes: line {number} has {character!r}, which is neither 0 nor 1")
+                    raise FieldError("outcomes", f"line {number} has {character!r}, which is neither 0 nor 1")
         return cls(outcomes=tuple(outcomes), repeat=repeat, min_wire_bytes=min_wire_bytes)
 
     def start(self, rng: Rng) -> LossProcess:
@@ -105,7 +105,7 @@ class Trace(LossSpec):
 
     @property
     def mean_loss(self) -> float | None:
-        """The share of the recording, when it repeats and all packets count."""
+        """The share of losses in the recording; None when it does not repeat or small packets do not count."""
         if self.min_wire_bytes or not self.repeat:
             return None
         return sum(self.outcomes) / len(self.outcomes)

@@ -1,23 +1,24 @@
-"""From links as they are to links that fit a machine: rates are divided, times are kept.
+"""Scales links down so that they fit a machine: rates are divided, and times stay the same.
 
-Kept are round trips, loss, jitter and the queue in units of the bandwidth-delay product. Not kept is the
-bandwidth-delay product in packets, since the packets stay as large as they were: a window of so many packets is a
-larger share of it.
+Round trips, loss, jitter, and the queue in units of the bandwidth-delay product stay the same. The bandwidth-delay
+product in packets becomes smaller, since the packets keep their size. So a window of a given number of packets becomes
+a larger share of it.
 """
 
 from dataclasses import dataclass, replace
-from math import inf, prod, sqrt
+from math import prod, sqrt
 
 from bicoastal.wan.allreduce import AllReduceSpec
 from bicoastal.wan.checks import check_positive
 from bicoastal.wan.schedule import LinkEvent, RateStep
 from bicoastal.wan.topology import LinkSpec, Topology
+from bicoastal.wan.units import INFINITY
 
 _STEPS = (1, 2, 5)
 
 
 def round_divisor(least: float) -> int:
-    """Return the smallest of 1, 2, 5, 10, 20, 50, … that is not below `least`: two runs are then easily compared.
+    """Return the smallest of 1, 2, 5, 10, 20, 50, … that is not below `least`, so that runs are easy to compare.
 
     Raises ValueError unless `least` is a finite number above zero.
     """
@@ -33,7 +34,7 @@ def round_divisor(least: float) -> int:
 def scaled_topology(topology: Topology, divisor: float) -> Topology:
     """Return the topology with every rate, queue and capacity step divided by `divisor`.
 
-    A queue holds one full packet at least, as does the default one. Raises ValueError unless the divisor is a finite
+    A queue holds at least one full packet, like the default queue. Raises ValueError unless the divisor is a finite
     number above zero.
     """
     check_positive("divisor", divisor)
@@ -61,9 +62,9 @@ def _scaled_event(event: LinkEvent, divisor: float) -> LinkEvent:
 
 
 def scaled_allreduce(spec: AllReduceSpec, divisor: float) -> AllReduceSpec:
-    """Return the all-reduce with its shard divided, to whole elements; one for each trip at least.
+    """Return the all-reduce with its shard divided, in whole elements; at least one for each trip.
 
-    What happens inside the coasts keeps its time. Raises ValueError unless the divisor is a finite number above zero.
+    The stages inside the coasts keep their time. Raises ValueError unless the divisor is a finite number above zero.
     """
     check_positive("divisor", divisor)
     elements = max(spec.trips, round(spec.shard_bytes / divisor / spec.itemsize))
@@ -74,12 +75,12 @@ def scaled_allreduce(spec: AllReduceSpec, divisor: float) -> AllReduceSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DimensionlessGroups:
-    """What decides how a transport fares on a path, in numbers without units.
+    """Numbers without units that decide how a transport performs on a path.
 
-    payload_per_bdp: a burst over the bandwidth-delay product. bdp_packets: the latter in full packets.
-    losses_per_burst: expected. window_per_bdp: the window that Reno's response to the loss allows (RFC 5348 §3.1 with
-    b = 1 and no timeouts: sqrt(3 / (2 p)) packets), over the bandwidth-delay product; infinite without loss. The
-    last two are None where a link's loss depends on what is sent, as that of a burst's tail does.
+    payload_per_bdp: a burst over the bandwidth-delay product. bdp_packets: the bandwidth-delay product in full packets.
+    losses_per_burst: their expected number. window_per_bdp: the window that Reno's response to the loss allows (RFC
+    5348 §3.1 with b = 1 and no timeouts: sqrt(3 / (2 p)) packets), over the bandwidth-delay product; infinite without
+    loss. The last two are None where a link's loss depends on the traffic, like the loss of a burst's tail.
     """
 
     payload_per_bdp: float
@@ -99,5 +100,5 @@ def dimensionless_groups(topology: Topology, path: str, payload_bytes: float) ->
         payload_per_bdp=packets / bdp_packets,
         bdp_packets=bdp_packets,
         losses_per_burst=None if loss is None else loss * packets,
-        window_per_bdp=None if loss is None else sqrt(1.5 / loss) / bdp_packets if loss else inf,
+        window_per_bdp=None if loss is None else sqrt(1.5 / loss) / bdp_packets if loss else INFINITY,
     )

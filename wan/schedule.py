@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bicoastal.wan.checks import check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_not_negative, check_positive, check_whole
 from bicoastal.wan.units import parse_rate, parse_time
 
 
@@ -57,17 +57,17 @@ def check_events(events: Sequence[LinkEvent]) -> None:
     """
     for event in events:
         if not isinstance(event, RateStep | Outage):
-            raise ValueError(f"events: {event!r} is neither a capacity step nor an outage")
+            raise FieldError("events", f"{event!r} is neither a capacity step nor an outage")
     for anchor in {event.iteration for event in events}:
         anchored = sorted((event for event in events if event.iteration == anchor), key=lambda event: event.at_s)
         steps = [event for event in anchored if isinstance(event, RateStep)]
         for step, following in pairwise(steps):
             if step.at_s == following.at_s:
-                raise ValueError(f"events: two capacity steps at {step.at_s!r} s")
+                raise FieldError("events", f"two capacity steps at {step.at_s!r} s")
         outages = [event for event in anchored if isinstance(event, Outage)]
         for outage, later in pairwise(outages):
             if outage.at_s + outage.duration_s > later.at_s:
-                raise ValueError(f"events: the outages at {outage.at_s!r} s and {later.at_s!r} s overlap")
+                raise FieldError("events", f"the outages at {outage.at_s!r} s and {later.at_s!r} s overlap")
 
 
 def capacity_trace(samples: Iterable[tuple[float, float]], *, iteration: int | None = None) -> tuple[RateStep, ...]:
@@ -80,7 +80,7 @@ def capacity_trace(samples: Iterable[tuple[float, float]], *, iteration: int | N
     for at_s, rate_bps in samples:
         step = RateStep(at_s=at_s, rate_bps=rate_bps, iteration=iteration)
         if at_s <= before:
-            raise ValueError(f"at_s: {at_s!r} does not come after {before!r}")
+            raise FieldError("at_s", f"{at_s!r} does not come after {before!r}")
         before = at_s
         if not steps or steps[-1].rate_bps != rate_bps:
             steps.append(step)
@@ -99,9 +99,9 @@ def capacity_trace_from_text(text: str, *, iteration: int | None = None) -> tupl
             continue
         time_text, comma, rate_text = fields.partition(",")
         if not comma:
-            raise ValueError(f"events: line {number} is not a time and a rate with a comma between them")
+            raise FieldError("events", f"line {number} is not a time and a rate with a comma between them")
         try:
             samples.append((parse_time(time_text), parse_rate(rate_text)))
         except ValueError as error:
-            raise ValueError(f"events: line {number}: {error}") from None
+            raise FieldError("events", f"line {number}: {error}") from None
     return capacity_trace(samples, iteration=iteration)

@@ -1,14 +1,22 @@
-"""Sites, the links between them and the paths across them: inert data, checked when it is made."""
+"""Sites, links between them, and paths across them: data that is checked when it is made."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.wan.checks import (
+    FieldError,
+    check_name,
+    check_not_negative,
+    check_positive,
+    check_probability,
+    check_whole,
+)
 from bicoastal.wan.loss import LossSpec, NoLoss
 from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
+from bicoastal.wan.units import INFINITY
 
-MIN_MTU_BYTES = 576  # what every host must be able to take: RFC 791 §3.1
+MIN_MTU_BYTES = 576  # every host must accept packets of this size: RFC 791 §3.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,14 +25,14 @@ class LinkSpec:
 
     rate_bps: bit/s of IP packets plus framing. delay_s: one-way propagation, seconds.
     queue_bytes: drop-tail queue before each direction's transmitter; None means one BDP, rate_bps * 2 * delay_s / 8.
-    mtu_bytes: largest IP packet. framing_bytes: what each packet takes on the wire besides its IP bytes
+    mtu_bytes: largest IP packet. framing_bytes: bytes of each packet on the wire besides its IP packet
     (38 for Ethernet: header 14, FCS 4, preamble 8, gap 12).
     loss: applied to packets from `a` to `b`, and from `b` to `a` too unless `loss_back` is given.
     jitter_s: each packet is late by a uniform draw from [0, jitter_s], without overtaking.
     reorder: probability that a packet is held back by `reorder_delay_s` while later ones overtake it.
     duplicate, corrupt: probability that a packet arrives twice; with one bit flipped.
     events: capacity steps and outages.
-    Raises ValueError naming the field.
+    Raises FieldError.
     """
 
     name: str
@@ -49,7 +57,7 @@ class LinkSpec:
         for name in ("name", "a", "b"):
             check_name(name, getattr(self, name))
         if self.a == self.b:
-            raise ValueError(f"b: the link {self.name!r} joins {self.a!r} with itself")
+            raise FieldError("b", f"the link {self.name!r} joins {self.a!r} with itself")
         check_positive("rate_bps", self.rate_bps)
         check_not_negative("delay_s", self.delay_s)
         if self.queue_bytes is not None:
@@ -57,24 +65,28 @@ class LinkSpec:
         check_whole("mtu_bytes", self.mtu_bytes, MIN_MTU_BYTES)
         check_whole("framing_bytes", self.framing_bytes, 0)
         if not isinstance(self.loss, LossSpec):
-            raise ValueError(f"loss: {self.loss!r} is not a kind of loss")
+            raise FieldError("loss", f"{self.loss!r} is not a kind of loss")
         if self.loss_back is not None and not isinstance(self.loss_back, LossSpec):
-            raise ValueError(f"loss_back: {self.loss_back!r} is not a kind of loss")
+            raise FieldError("loss_back", f"{self.loss_back!r} is not a kind of loss")
         check_not_negative("jitter_s", self.jitter_s)
         check_probability("reorder", self.reorder)
         check_not_negative("reorder_delay_s", self.reorder_delay_s)
         if self.reorder and not self.reorder_delay_s:
-            raise ValueError("reorder_delay_s: reordering needs a time for which a packet is held back")
+            raise FieldError("reorder_delay_s", "reordering needs a time for which a packet is held back")
         check_probability("duplicate", self.duplicate)
         check_probability("corrupt", self.corrupt)
         if not isinstance(self.events, tuple):
-            raise ValueError(f"events: {self.events!r} is not a tuple of events")
+            raise FieldError("events", f"{self.events!r} is not a tuple of events")
         check_events(self.events)
 
     @property
     def reads_bursts(self) -> bool:
         """Whether the loss of either direction depends on a packet's place in its burst."""
         return any(loss.reads_bursts for loss in (self.loss, self.loss_back) if loss is not None)
+
+    def loss_of(self, *, back: bool) -> LossSpec:
+        """Return the loss process from `a` to `b`, or with `back` the one from `b` to `a`."""
+        return self.loss_back if back and self.loss_back is not None else self.loss
 
     @property
     def bdp_bytes(self) -> float:
@@ -88,7 +100,7 @@ class LinkSpec:
 
     @property
     def queue_limit_bytes(self) -> int:
-        """The size of the queue: as given, else one BDP, but room for one full packet at least."""
+        """The size of the queue: as given, else one BDP, and at least one full packet."""
         if self.queue_bytes is not None:
             return self.queue_bytes
         return max(round(self.bdp_bytes), self.mtu_bytes + self.framing_bytes)
@@ -96,7 +108,7 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place where endpoints, switches or services stand. Raises ValueError when the name is empty."""
+    """A place of endpoints, switches or services. Raises FieldError when the name is empty."""
 
     name: str
 
@@ -110,7 +122,7 @@ class Path:
     """A way across links, used in both directions.
 
     sites: the sites it touches, from first to last. links: names of the links between them, one fewer.
-    overhead_bytes: what encapsulation adds to each packet along the path. Raises ValueError naming the field.
+    overhead_bytes: what encapsulation adds to each packet along the path. Raises FieldError.
     """
 
     name: str
@@ -122,11 +134,11 @@ class Path:
         """Check what can be checked without the topology."""
         check_name("name", self.name)
         if len(self.sites) < 2:
-            raise ValueError(f"sites: the path {self.name!r} needs at least two sites")
+            raise FieldError("sites", f"the path {self.name!r} needs at least two sites")
         if len(set(self.sites)) < len(self.sites):
-            raise ValueError(f"sites: the path {self.name!r} comes to the same site twice")
+            raise FieldError("sites", f"the path {self.name!r} comes to the same site twice")
         if len(self.links) != len(self.sites) - 1:
-            raise ValueError(f"links: the path {self.name!r} needs {len(self.sites) - 1} for {len(self.sites)} sites")
+            raise FieldError("links", f"the path {self.name!r} needs {len(self.sites) - 1} for {len(self.sites)} sites")
         check_whole("overhead_bytes", self.overhead_bytes, 0)
 
 
@@ -162,7 +174,7 @@ class Topology:
     """Sites, links and the paths that transports are offered.
 
     `links` and `paths` are given as iterables of their specifications (or mappings of them) and read by name.
-    Raises ValueError naming the field: two parts with one name, an unknown site or link, a path whose links do not
+    Raises FieldError: two parts with one name, an unknown site or link, a path whose links do not
     join its sites in their order, or one whose encapsulation leaves less than `MIN_MTU_BYTES`.
     """
 
@@ -189,21 +201,21 @@ class Topology:
         for link in link_specs:
             for end in (link.a, link.b):
                 if end not in site_names:
-                    raise ValueError(f"links: {link.name!r} ends at {end!r}, which is not a site")
+                    raise FieldError("links", f"{link.name!r} ends at {end!r}, which is not a site")
         for path in path_specs:
             self._check_path(path, site_names)
 
     def _check_path(self, path: Path, site_names: set[str]) -> None:
         for site in path.sites:
             if site not in site_names:
-                raise ValueError(f"paths: {path.name!r} comes to {site!r}, which is not a site")
+                raise FieldError("paths", f"{path.name!r} comes to {site!r}, which is not a site")
         for start, end, name in zip(path.sites[:-1], path.sites[1:], path.links, strict=True):
             if name not in self.links:
-                raise ValueError(f"paths: {path.name!r} uses {name!r}, which is not a link")
+                raise FieldError("paths", f"{path.name!r} uses {name!r}, which is not a link")
             if {self.links[name].a, self.links[name].b} != {start, end}:
-                raise ValueError(f"paths: {path.name!r} uses {name!r}, which does not join {start!r} and {end!r}")
+                raise FieldError("paths", f"{path.name!r} uses {name!r}, which does not join {start!r} and {end!r}")
         if self.path_mtu_bytes(path.name) < MIN_MTU_BYTES:
-            raise ValueError(f"paths: the encapsulation of {path.name!r} leaves less than {MIN_MTU_BYTES} bytes")
+            raise FieldError("paths", f"the encapsulation of {path.name!r} leaves less than {MIN_MTU_BYTES} bytes")
 
     def path_links(self, path: str) -> tuple[LinkSpec, ...]:
         """Return the links of the path, from its first site to its last. All of these raise KeyError."""
@@ -234,7 +246,7 @@ class Topology:
 
         Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1, 1959.
         """
-        delays_s = {each.name: float("inf") for each in self.sites}
+        delays_s = {each.name: INFINITY for each in self.sites}
         for name in (site, other):
             if name not in delays_s:
                 raise KeyError(name)
@@ -253,4 +265,4 @@ class Topology:
 def _check_unique(field: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{field}: two of them are called {name!r}")
+            raise FieldError(field, f"two of them are called {name!r}")

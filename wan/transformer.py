@@ -1,16 +1,16 @@
-"""A transformer as a planner sees it: how many parameters, how much arithmetic, how many activations it has to keep.
+"""A transformer model: the number of its parameters, operations and stored activations.
 
 Sources: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC '21,
 arXiv 2104.04473 (arithmetic), Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-arXiv 2205.05198 (activations and what recomputing them costs). What is neglected there is neglected here: biases,
-normalisation, position embeddings, the router of the experts, and the causal mask, which would halve attention's
-quadratic part.
+arXiv 2205.05198 (activations and the cost of recomputing them). Like the sources, this module neglects biases,
+normalisation, position embeddings, the router of the experts, and the causal mask, which would halve the quadratic part
+of attention.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 
 Recomputation = Literal["none", "selective", "full"]
 RECOMPUTATIONS: tuple[Recomputation, ...] = ("none", "selective", "full")
@@ -24,7 +24,7 @@ class Transformer:
     ffn_hidden: width inside the feed-forward network (default: 4 hidden). ffn_matrices: 2, or 3 where it is gated
     (SwiGLU). experts: feed-forward networks side by side in each layer, of which a token visits experts_per_token.
     embeddings: 2 where the output layer has a matrix of its own, 1 where it shares the input's. dropout: whether its
-    masks are kept. Raises ValueError naming the field.
+    masks are kept. Raises FieldError.
     """
 
     layers: int
@@ -48,15 +48,15 @@ class Transformer:
             if getattr(self, field) is not None:
                 check_whole(field, getattr(self, field), 1)
         if self.kv_heads is not None and self.heads % self.kv_heads:
-            raise ValueError(f"kv_heads: {self.kv_heads} do not divide {self.heads} heads")
+            raise FieldError("kv_heads", f"{self.kv_heads} do not divide {self.heads} heads")
         if self.ffn_matrices not in (2, 3):
-            raise ValueError(f"ffn_matrices: {self.ffn_matrices!r} is neither 2 nor, where it is gated, 3")
+            raise FieldError("ffn_matrices", f"{self.ffn_matrices!r} is neither 2 nor, where it is gated, 3")
         if self.embeddings not in (1, 2):
-            raise ValueError(f"embeddings: {self.embeddings!r} is neither 1 (shared) nor 2")
+            raise FieldError("embeddings", f"{self.embeddings!r} is neither 1 (shared) nor 2")
         if self.experts_per_token > self.experts:
-            raise ValueError(f"experts_per_token: {self.experts_per_token} is more than {self.experts} experts")
+            raise FieldError("experts_per_token", f"{self.experts_per_token} is more than {self.experts} experts")
         if not isinstance(self.dropout, bool):
-            raise ValueError(f"dropout: {self.dropout!r} is not true or false")
+            raise FieldError("dropout", f"{self.dropout!r} is not true or false")
 
     @property
     def kv_share(self) -> float:
@@ -87,7 +87,7 @@ class Transformer:
 
     @property
     def active_layer_parameters(self) -> float:
-        """Of one layer, those that a token meets."""
+        """Of one layer, those that one token uses."""
         return self.attention_parameters + self.experts_per_token * self.expert_parameters
 
     @property

@@ -1,7 +1,7 @@
-"""Text to bit/s, seconds and bytes, and back; the only place where units are read.
+"""Converts text to bit/s, seconds and bytes, and back; the only place where units are read.
 
-A number without a unit is refused (except 0), and so is every unit that people read in two ways. Bits and bytes are
-told apart by the letter alone: `Gbit/s`, `Gb/s` and `Gbps` are gigabits, `GB/s` is gigabytes. Prefixes of rates are
+A number without a unit is refused (except 0), and so is every ambiguous unit. Only the letter distinguishes bits from
+bytes: `Gbit/s`, `Gb/s` and `Gbps` are gigabits, `GB/s` is gigabytes. Prefixes of rates are
 powers of ten; sizes also know the binary ones (`KiB`).
 """
 

@@ -1,6 +1,6 @@
-"""One end of a flow in real time, whatever carries it: our transports over UDP, or a program of its own.
+"""One end of a flow in real time: a sans-IO transport over UDP, or a program such as the kernel's TCP.
 
-A coast's process makes its ends, opens them, offers messages to them, and hears of what arrives.
+A coast's process makes the ends, opens them, offers messages to them, and is told of what arrives.
 """
 
 from abc import ABC, abstractmethod
@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bicoastal.emulation.driver import Driver
-from bicoastal.emulation.flows import Flow
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.coordination import PathEnd
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.service.link import ServiceLink
+from bicoastal.emulation.traffic.flows import Flow
+from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.base import Sample
 from bicoastal.transports.events import Buffer
 from bicoastal.wan.topology import Topology
 
 
 class Listener(Protocol):
-    """Who hears of what happens at an end."""
+    """Receives the events of an end."""
 
     def connected(self, flow: str, now: float) -> None:
         """The sending end is connected."""
@@ -29,20 +29,20 @@ class Listener(Protocol):
         """A whole message has arrived at the receiving end."""
 
     def failed(self, reason: str) -> None:
-        """The end has given up, in one sentence that names it."""
+        """The end has given up; the reason is one sentence that names it."""
 
     def noticed(self, source: str, kind: str, detail: str, now: float) -> None:
-        """Something happened that the records are to tell."""
+        """Something happened that is to be recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndContext:
     """What an end is made from.
 
-    role: "client", which sends, or "server". ends: of the flow's paths, in their order. port: at both ends, which other
-    flows may use on other addresses. token: eight octets that whoever does not see the run's packets does not know.
-    secret: what nobody knows but the run's processes, never sent over a path. seed: of the run. services: the way to
-    the transport's services, where it has any; clients use it.
+    role: "client", which sends, or "server". ends: of the flow's paths, in their order. port: the same at both ends;
+    other flows may use it on other addresses. token: eight octets, known only to those who see the run's packets.
+    secret: known only to the run's processes, and never sent over a path. seed: of the run. services: the client's
+    connection to the transport's services, where there are any.
     """
 
     flow: Flow
@@ -65,14 +65,14 @@ class EndContext:
         return self.flow.source if self.role == "client" else self.flow.destination
 
     def added_bytes(self, path: str) -> int:
-        """Return what the world adds to each IP packet on the first link of a path: its framing, and encapsulation."""
+        """Return the bytes that framing and encapsulation add to each IP packet on the first link of a path."""
         way = self.topology.paths[path]
         link = self.topology.links[way.links[0] if way.sites[0] == self.site else way.links[-1]]
         return link.framing_bytes + way.overhead_bytes
 
 
 class FlowEnd(ABC):
-    """One end of a flow. Made when the run is planned: sockets are bound then, and nothing is sent yet."""
+    """One end of a flow. It binds its sockets when it is made, and sends nothing before `open`."""
 
     @abstractmethod
     def open(self, now: float) -> None:
@@ -90,9 +90,9 @@ class FlowEnd(ABC):
     def sample(self, now: float) -> Sample:
         """Return the present point of the time series."""
 
-    def rest(self, now: float) -> None:  # noqa: B027 (most ends need no rest)
-        """All messages of an iteration have arrived: do what is to be done before the next one."""
+    def rest(self, now: float) -> None:  # noqa: B027 (most ends have nothing to do)
+        """All messages of an iteration have arrived: prepare for the next one."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back."""
+        """Release every resource."""

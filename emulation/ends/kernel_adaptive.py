@@ -1,14 +1,14 @@
-"""The kernel's TCP, for periodic bursts of known size: it opens each burst where the last one left off.
+"""The kernel's TCP for periodic bursts of known size: each burst begins with what the last one has learned.
 
-What the kernel tells of a connection (TCP_INFO) while a burst goes on is kept from burst to burst:
+Two values of the kernel's figures (TCP_INFO) during a burst are kept for the next bursts:
 
-- the rate at which acknowledgements came in while they came in a row: that of the bottleneck. New bursts are paced a
-  little above it (SO_MAX_PACING_RATE), so that they do not have to be queued, and a faster path would show;
-- the window reached without loss: should a loss have shrunk it, a new connection takes the old one's place in the pause
-  between two bursts, with the learned window as its initial one (`initcwnd` and `initrwnd` of the route).
+- The rate of acknowledgements that arrive without a pause, which is the rate of the bottleneck. New bursts are paced a
+  little above it (SO_MAX_PACING_RATE). So they fill no queue, and a faster path can still be detected.
+- The window that was reached without loss. When a loss has reduced the window, a new connection replaces the old one in
+  the pause between two bursts. Its initial window is the learned one (`initcwnd` and `initrwnd` of the route).
 
-That idle time shrinks no window is the namespace's setting (`tcp_slow_start_after_idle`). Everything else, congestion
-included, is CUBIC's to decide.
+The namespace's setting `tcp_slow_start_after_idle` keeps the window during idle time. CUBIC decides everything else,
+the response to congestion included.
 """
 
 import socket
@@ -21,30 +21,31 @@ from bicoastal.emulation.ends.kernel_options import set_initial_windows, set_pac
 from bicoastal.emulation.ends.kernel_tcp import KernelTcpEnd
 from bicoastal.emulation.ends.tcp_info import TcpInfo
 from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.units import INFINITY
 
 _POLL_S = 0.002
-_ROW_S = 0.016  # of acknowledgements in a row that tell a rate
+_ROW_S = 0.016  # the least time of acknowledgements in a row from which a rate is calculated
 _ROW_SEGMENTS = 16
-_GAP_SHARE = 0.25  # of a row, the longest pause in it
+_GAP_SHARE = 0.25  # the longest pause within a row, as a share of `_ROW_S`
 _PACE = 1.05
-_WINDOW_HEADROOM = 1.25  # over the bandwidth-delay product, for the path's own jitter
+_WINDOW_HEADROOM = 1.25  # above the bandwidth-delay product, for the path's jitter
 _FIRST_WINDOW = 10  # RFC 6928
-_PAUSE_RTTS = 2.0  # after a burst, until its last acknowledgements are in
+_PAUSE_RTTS = 2.0  # after a burst, until its last acknowledgements have arrived
 
 
 class RowRate:
-    """The bottleneck's rate from acknowledged bytes seen at times: over rows that no pause interrupts."""
+    """The bottleneck's rate, from acknowledged bytes over time in rows that no pause interrupts."""
 
     def __init__(self) -> None:
         self.rate_bps = 0.0
         self._points: deque[tuple[float, int]] = deque()
 
     def clear(self) -> None:
-        """A new burst begins: what was seen before belongs to no row of it."""
+        """Begin a new burst: earlier points belong to no row of it."""
         self._points.clear()
 
     def add(self, now: float, acked_bytes: int, *, mss_bytes: int) -> None:
-        """Take a point. Only those at which something new was acknowledged count."""
+        """Add a point. A point without newly acknowledged bytes is ignored."""
         points = self._points
         if points and points[-1][1] == acked_bytes:
             return
@@ -68,10 +69,10 @@ class RowRate:
 
 @dataclass(slots=True)
 class Learned:
-    """What a path has taught. window_segments: reached without loss."""
+    """What was learned about a path. window_segments: the window reached without loss."""
 
     window_segments: int = 0
-    min_rtt_s: float = float("inf")
+    min_rtt_s: float = INFINITY
 
 
 class KernelAdaptiveEnd(KernelTcpEnd):
@@ -86,7 +87,7 @@ class KernelAdaptiveEnd(KernelTcpEnd):
         self._goal_bytes = 0
 
     def prepare(self, connection: socket.socket) -> None:
-        """Let a new connection pace as learned."""
+        """Set the learned pacing rate of a new connection."""
         self._pace(connection)
 
     def _pace(self, connection: socket.socket) -> None:
@@ -96,7 +97,7 @@ class KernelAdaptiveEnd(KernelTcpEnd):
     # -- a burst ------------------------------------------------------------------------------------------------------
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
-        """Hand a message to the kernel, and watch what becomes of it."""
+        """Give a message to the kernel, and observe its acknowledgements."""
         info = self.info()
         if info is not None:
             first = not self._goal_bytes or info.bytes_acked >= self._goal_bytes
@@ -119,7 +120,7 @@ class KernelAdaptiveEnd(KernelTcpEnd):
     # -- the pause ----------------------------------------------------------------------------------------------------
 
     def rest(self, now: float) -> None:
-        """Take up what the burst has taught, once its last acknowledgements are in."""
+        """Learn from the burst when its last acknowledgements have arrived."""
         info = self.info()
         if self.context.role == "client" and info is not None:
             self.context.driver.at(now + _PAUSE_RTTS * info.rtt_s, APPLICATION, self._learn, None)
@@ -142,7 +143,7 @@ class KernelAdaptiveEnd(KernelTcpEnd):
             self._reconnect()
 
     def _reconnect(self) -> None:
-        """Let a new connection, which begins with the learned window, take the place of one that a loss has shrunk."""
+        """Replace a connection whose window a loss has reduced by one that begins with the learned window."""
         set_initial_windows(self.context.ends[0], self._learned.window_segments)
         self.retire()
         self._goal_bytes = 0

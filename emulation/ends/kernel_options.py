@@ -1,4 +1,4 @@
-"""What the kernel's TCP can be told from outside: how fast a connection may send, and with what windows it begins."""
+"""Settings of the kernel's TCP: the pacing rate of a connection, and the initial windows of a route."""
 
 import socket
 import struct
@@ -17,18 +17,18 @@ _COMMAND_TIME_LIMIT_S = 5.0
 
 
 def set_pacing_rate(connection: socket.socket, rate_bps: float) -> None:
-    """Let a connection send payload no faster than `rate_bps`; at once where that is slower than before (tcp(7)).
+    """Limit a connection's payload to `rate_bps`; a lower rate than before applies at once (tcp(7)).
 
-    The kernel counts payload: what headers take has to be taken off before. One byte a second is the least.
+    The kernel counts payload only, so the caller subtracts the share of the headers. The least rate is one byte/s.
     """
     rate = min(max(round(rate_bps / 8), 1), (1 << 63) - 1)
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, _UNSIGNED_LONG.pack(rate))
 
 
 def set_initial_windows(end: PathEnd, initial_segments: int) -> None:
-    """Set the initial windows of new connections to the far end of a path: ours to send, and what we can receive.
+    """Set the initial send and receive windows of new connections to the far end of a path.
 
-    Raises UnsupportedError where it may not be done.
+    Raises UnsupportedError where the process may not change the route.
     """
     largest_buffer = int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text(encoding="ascii").split()[2])
     windows = {"initcwnd": initial_segments, "initrwnd": largest_buffer // _LEAST_MSS_BYTES}
@@ -38,9 +38,9 @@ def set_initial_windows(end: PathEnd, initial_segments: int) -> None:
 
 
 def run_ip(*words: str, refusal: str) -> None:
-    """Change something of this process's network namespace by `ip`.
+    """Change a setting of this process's network namespace with `ip`.
 
-    Raises UnsupportedError, `refusal` and what `ip` says, where it may not be done.
+    Raises UnsupportedError, with `refusal` and the message of `ip`, when `ip` fails.
     """
     require_tools("ip")
     done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The kernel's TCP at a pace that somebody else decides: a pacer, which speaks to the transport's services.
+"""The kernel's TCP at a rate that a pacer sets, which communicates with the transport's services.
 
-The pace is all that holds a connection back. Its window begins as wide as the kernel allows and idle time does not
-shrink it, so that a loss, which the kernel takes for congestion, leaves more of it than the path holds.
+Only the pacing rate limits a connection. Its window begins as large as the kernel allows, and idle time does not reduce
+it. So after a loss, which the kernel takes for congestion, the window is still larger than what the path holds.
 """
 
 import socket
@@ -12,13 +12,13 @@ from bicoastal.emulation.driver import APPLICATION, Port
 from bicoastal.emulation.ends.flow_end import EndContext
 from bicoastal.emulation.ends.kernel_options import LARGEST_INITIAL_WINDOW, set_initial_windows, set_pacing_rate
 from bicoastal.emulation.ends.kernel_tcp import HEADER_BYTES, KernelTcpEnd
-from bicoastal.emulation.flows import path_views
 from bicoastal.emulation.streams import stream
+from bicoastal.emulation.traffic.flows import path_views
 from bicoastal.transports.base import EndpointContext, Pacer
 from bicoastal.transports.events import Connected, Event, Failed, Notice
 
 _POLL_S = 0.005
-_LEAST_MSS_BYTES = 536  # RFC 9293 §3.7.1, until the connection has found out
+_LEAST_MSS_BYTES = 536  # RFC 9293 §3.7.1, until the connection's own is known
 
 
 class SteeredTcpEnd(KernelTcpEnd):
@@ -65,11 +65,11 @@ class SteeredTcpEnd(KernelTcpEnd):
             self._pace(self._connection)
 
     def prepare(self, connection: socket.socket) -> None:
-        """Let a new connection keep to the pace."""
+        """Set the pacing rate of a new connection."""
         self._pace(connection)
 
     def _pace(self, connection: socket.socket) -> None:
-        """Take off what headers, framing and encapsulation need of the pace: the kernel counts payload."""
+        """Set the rate without headers, framing and encapsulation, since the kernel counts payload."""
         if self._pacer is not None:
             info = self.read_info(connection)
             mss_bytes = max(info.mss_bytes, _LEAST_MSS_BYTES)
@@ -78,13 +78,13 @@ class SteeredTcpEnd(KernelTcpEnd):
     # -- the connection -----------------------------------------------------------------------------------------------
 
     def open(self, now: float) -> None:
-        """Connect, and let the pacer begin."""
+        """Connect, and start the pacer."""
         super().open(now)
         if self._port is not None:
             self._port.pump(now)
 
     def connected(self, now: float) -> None:
-        """The kernel's handshake is over: the MSS is known."""
+        """The kernel's handshake is complete, so the MSS is known."""
         self._kernel_connected = True
         if self._connection is not None:
             self._pace(self._connection)
@@ -97,7 +97,7 @@ class SteeredTcpEnd(KernelTcpEnd):
     # -- a burst ------------------------------------------------------------------------------------------------------
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
-        """Announce a burst, and hand it to the kernel."""
+        """Announce a burst to the pacer, and give it to the kernel."""
         info = self.info()
         if self._pacer is not None and self._port is not None and info is not None:
             self._offered_bytes = max(self._offered_bytes, info.bytes_acked) + HEADER_BYTES + len(data)
@@ -109,7 +109,7 @@ class SteeredTcpEnd(KernelTcpEnd):
         super().send(message_id, data, now)
 
     def _poll(self, _: object, now: float) -> None:
-        """Look whether all has been acknowledged: the burst is over then, and its rate free for others."""
+        """Tell the pacer that the burst is over when everything is acknowledged; other flows can then use its rate."""
         info = self.info()
         if info is None or self._pacer is None or self._port is None:
             self._polling = False

@@ -1,9 +1,9 @@
 """The kernel's own TCP as transports: sockets of a coast's process, one connection for each flow.
 
-A message is a header (the run's token, its number, its length) and its octets. Every connection begins with a greeting,
-a header alone: so the far end knows before the first burst whose it is, and its acknowledgement opens the window that
-the far end can receive (`initrwnd`, which counts from the first acknowledgement on). A connection whose headers lack
-the token is a stranger's and is closed.
+A message is a header (the run's token, the message's number, its length) and its octets. Every connection begins with a
+greeting, which is a header alone. It identifies the connection before the first burst. Its acknowledgement announces
+the receive window (`initrwnd`, which applies from the first acknowledgement on). A connection without the token is
+closed.
 """
 
 import os
@@ -15,24 +15,25 @@ from functools import partial
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
 from bicoastal.emulation.ends.tcp_info import TcpInfo, read_tcp_info
-from bicoastal.emulation.ledger import Tally
-from bicoastal.transports.base import Sample
+from bicoastal.emulation.traffic.ledger import Tally
+from bicoastal.transports.base import Counters, Sample
 from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.units import INFINITY
 
 _HEADER = struct.Struct("!8sQQ")
 HEADER_BYTES = _HEADER.size
-TCP_HEADERS_BYTES = 52  # IPv4, TCP and its timestamps (RFC 791, 9293, 7323); SACK blocks come on top, uncounted
-_GREETING = (1 << 64) - 1  # in place of a message's number
+TCP_HEADERS_BYTES = 52  # IPv4, TCP, timestamps (RFC 791, 9293, 7323); SACK blocks are not counted
+_GREETING = (1 << 64) - 1  # in the place of a message's number
 _LARGEST_MESSAGE_BYTES = 1 << 40
 _CHUNK_BYTES = 1 << 18
 _BACKLOG = 4
 
 
 class KernelTcpEnd(FlowEnd):
-    """One end of a connection that the kernel drives.
+    """One end of a connection of the kernel's TCP.
 
-    congestion_control: the kernel's name of it. protocol: of the sockets, 0 for TCP. header_bytes: on the wire with
-    each segment, framing and encapsulation included. Raises UnsupportedError where the kernel does not have it.
+    congestion_control: its name in the kernel. protocol: of the sockets, 0 for TCP. header_bytes: on the wire for each
+    segment, with framing and encapsulation. Raises UnsupportedError where the kernel lacks the congestion control.
     """
 
     def __init__(self, context: EndContext, *, congestion_control: str, protocol: int = 0) -> None:
@@ -44,8 +45,8 @@ class KernelTcpEnd(FlowEnd):
         self._local = (end.address, context.port)
         self._remote = (end.peer_address, context.port)
         self.header_bytes = TCP_HEADERS_BYTES + context.added_bytes(context.flow.paths[0])
-        self._past = Tally()  # of connections that were closed
-        self._strangers = 0
+        self._past = Tally()  # of closed connections
+        self._rejected_connections = 0
         self._connection: socket.socket | None = None
         self._sender: _Sender | None = None
         self._listener: socket.socket | None = None
@@ -62,7 +63,7 @@ class KernelTcpEnd(FlowEnd):
 
     @property
     def name(self) -> str:
-        """The end, for sentences."""
+        """The name of the end in messages."""
         return f"{self._context.flow.name}:{self._context.role}"
 
     def _make_socket(self) -> socket.socket:
@@ -82,12 +83,12 @@ class KernelTcpEnd(FlowEnd):
     # -- the sender ---------------------------------------------------------------------------------------------------
 
     def open(self, now: float) -> None:
-        """Connect, if this is the client."""
+        """Connect when this end is the client."""
         if self._context.role == "client":
             self.connect()
 
     def connect(self) -> None:
-        """Begin a new connection; what is offered meanwhile waits for it."""
+        """Begin a new connection; messages that are offered meanwhile wait for it."""
         connection = self._connection = self._make_socket()
         self.prepare(connection)
         connection.bind((self._local[0], 0))
@@ -95,7 +96,7 @@ class KernelTcpEnd(FlowEnd):
         self._clock.on_writable(connection.fileno(), self._connected)
 
     def prepare(self, connection: socket.socket) -> None:
-        """Set what a new connection is to have, before its handshake."""
+        """Set options of a new connection before its handshake."""
 
     def _connected(self, now: float) -> None:
         connection = self._connection
@@ -115,9 +116,9 @@ class KernelTcpEnd(FlowEnd):
         self._context.listener.connected(self._context.flow.name, now)
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
-        """Hand a message to the kernel, as fast as it takes it.
+        """Give a message to the kernel as fast as it accepts it.
 
-        Its header goes with it: alone it would be a segment of its own, and take a packet's place in the window.
+        The header is sent together with the data: alone it would take a segment, and a packet's place in the window.
         """
         header = memoryview(_HEADER.pack(self._context.token, message_id, len(data)))
         if self._sender is None:
@@ -134,26 +135,26 @@ class KernelTcpEnd(FlowEnd):
         except BlockingIOError:
             return
         if peer[0] != self._remote[0]:
-            self._strangers += 1
+            self._rejected_connections += 1
             connection.close()
             return
         connection.setblocking(False)
         _Receiver(self, connection)
 
     def greeted(self, connection: socket.socket) -> None:
-        """A connection has shown the token: it is the flow's from now on."""
+        """Use a connection that has presented the token as the flow's connection."""
         self.retire()
         self._connection = connection
 
-    def turned_away(self) -> None:
-        """A connection did not show the token."""
-        self._strangers += 1
+    def rejected_connection(self) -> None:
+        """Count a connection that did not present the token."""
+        self._rejected_connections += 1
 
     def retire(self) -> None:
-        """Close the present connection, and keep what it has counted."""
+        """Close the present connection and keep its counts."""
         if self._connection is not None:
             self._past = self.tally()
-            self._strangers = 0
+            self._rejected_connections = 0
             self._drop()
 
     def _drop(self) -> None:
@@ -172,30 +173,30 @@ class KernelTcpEnd(FlowEnd):
         return self._context
 
     def info(self) -> TcpInfo | None:
-        """Return what the kernel tells of the connection, None while there is none."""
+        """Return the kernel's figures of the connection, or None while there is no connection."""
         return None if self._connection is None else self.read_info(self._connection)
 
     def read_info(self, connection: socket.socket) -> TcpInfo:
-        """Return what the kernel tells of a connection."""
+        """Return the kernel's figures of a connection."""
         return read_tcp_info(connection)
 
     def tally(self) -> Tally:
-        """Return what the kernel has counted; packets are segments with payload, repairs its retransmissions."""
-        info, past = self.info(), self._past
+        """Return the kernel's counts: packets are segments with payload, repairs are retransmissions."""
+        info = self.info()
         if info is None:
-            return past.plus_rejected(self._strangers)
-        return Tally(
-            wire_bytes=past.wire_bytes + info.bytes_sent + info.segments_sent * self.header_bytes,
-            packets=past.packets + info.data_segments_sent,
-            repairs=past.repairs + info.retransmissions,
-            probes=past.probes,
-            timeouts=past.timeouts + info.timeouts,
-            spurious=past.spurious + info.spurious,
-            rejected=past.rejected + self._strangers,
+            return self._past + Tally(counters=Counters(rejected=self._rejected_connections))
+        counters = Counters(
+            packets=info.data_segments_sent,
+            repairs=info.retransmissions,
+            timeouts=info.timeouts,
+            spurious=info.spurious,
+            rejected=self._rejected_connections,
         )
+        wire_bytes = info.bytes_sent + info.segments_sent * self.header_bytes
+        return self._past + Tally(wire_bytes=wire_bytes, counters=counters)
 
     def sample(self, now: float) -> Sample:
-        """Return the point of the time series that the kernel tells."""
+        """Return the present sample from the kernel's figures."""
         info = self.info()
         if info is None:
             return Sample()
@@ -203,7 +204,7 @@ class KernelTcpEnd(FlowEnd):
         return Sample(
             cwnd_bytes=float(info.cwnd_segments * info.mss_bytes),
             in_flight_bytes=float(info.in_flight_segments * info.mss_bytes),
-            pacing_rate_bps=None if pacing_bps == float("inf") else pacing_bps,
+            pacing_rate_bps=None if pacing_bps == INFINITY else pacing_bps,
             srtt_s=info.rtt_s,
         )
 
@@ -217,7 +218,7 @@ class KernelTcpEnd(FlowEnd):
 
 
 class _Sender:
-    """Feeds a connection as fast as the kernel takes it."""
+    """Writes to a connection as fast as the kernel accepts data."""
 
     def __init__(self, end: KernelTcpEnd, connection: socket.socket) -> None:
         self._end = end
@@ -228,9 +229,9 @@ class _Sender:
     def offer(self, parts: Sequence[memoryview], now: float) -> None:
         self._parts += parts
         if not self._watching:
-            self._feed(now)
+            self._write(now)
 
-    def _feed(self, now: float) -> None:
+    def _write(self, now: float) -> None:
         try:
             while self._parts:
                 sent = self._connection.sendmsg(self._parts)
@@ -245,11 +246,11 @@ class _Sender:
             self._end.context.listener.failed(f"{self._end.name}: {error.strerror}")
         if bool(self._parts) != self._watching:
             self._watching = not self._watching
-            self._end.context.clock.on_writable(self._connection.fileno(), self._feed if self._watching else None)
+            self._end.context.clock.on_writable(self._connection.fileno(), self._write if self._watching else None)
 
 
 class _Receiver:
-    """Takes messages from a connection. Its first header has to show the token."""
+    """Reads messages from a connection. Its headers must contain the token."""
 
     def __init__(self, end: KernelTcpEnd, connection: socket.socket) -> None:
         self._end = end
@@ -268,22 +269,22 @@ class _Receiver:
             return
         except OSError:
             got = 0
-        if not got:  # the far end has closed it: the run is over, or it makes a new connection
-            self._leave(keep=self._greeted)
+        if not got:  # the far end has closed it: the run is over, or a new connection follows
+            self._stop_reading(keep=self._greeted)
             return
         self._room = self._room[got:]
         if not self._room:
-            self._whole(now)
+            self._on_complete(now)
 
-    def _whole(self, now: float) -> None:
-        """A header, or a message, is whole."""
+    def _on_complete(self, now: float) -> None:
+        """Handle a complete header or message."""
         if self._data is not None:
             self._deliver(self._data, now)
             return
         token, self._message_id, length = _HEADER.unpack(self._header)
         if token != self._end.context.token or length > _LARGEST_MESSAGE_BYTES:
-            self._end.turned_away()
-            self._leave(keep=False)
+            self._end.rejected_connection()
+            self._stop_reading(keep=False)
             return
         if not self._greeted:
             self._greeted = True
@@ -301,8 +302,8 @@ class _Receiver:
         self._data, self._room = None, memoryview(self._header)
         self._end.context.listener.delivered(self._end.context.flow.name, self._message_id, data, now)
 
-    def _leave(self, *, keep: bool) -> None:
-        """Hear no more of the connection; one that was the flow's is kept for its figures."""
+    def _stop_reading(self, *, keep: bool) -> None:
+        """Stop reading the connection; keep it open for its figures when it was the flow's connection."""
         self._end.context.clock.on_readable(self._connection.fileno(), None)
         if not keep:
             self._connection.close()

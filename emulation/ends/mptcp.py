@@ -1,7 +1,7 @@
 """The kernel's MPTCP as a transport: one connection over all paths, one subflow for each (RFC 8684).
 
-The receiver announces its address on every path but the first; the sender's kernel joins each of them, and the route to
-an address decides from which address of its own. Counters are those of the subflows together.
+The receiver announces its address on every path except the first. The sender's kernel opens a subflow to each of them;
+the route to an address selects the sender's own address. Counters are the sums over the subflows.
 """
 
 import ctypes
@@ -14,18 +14,20 @@ from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ends.flow_end import EndContext
 from bicoastal.emulation.ends.kernel_options import run_ip
 from bicoastal.emulation.ends.kernel_tcp import KernelTcpEnd
-from bicoastal.emulation.ends.tcp_info import TcpInfo, parse_tcp_info, together
+from bicoastal.emulation.ends.tcp_info import TcpInfo, combined_info, parse_tcp_info
 from bicoastal.transports.registry import TransportSpec
 
 IPPROTO_MPTCP = 262
 _SOL_MPTCP, _MPTCP_TCPINFO = 284, 2  # linux/mptcp.h
-_SUBFLOW_DATA = struct.Struct("=4I")  # struct mptcp_subflow_data: its own size, subflows, size in the kernel, and ours
+_SUBFLOW_DATA = struct.Struct(
+    "=4I"
+)  # struct mptcp_subflow_data: its own size, number of subflows, entry size in the kernel, our entry size
 _INFO_BYTES = 256
-MOST_SUBFLOWS = 8  # the kernel's limit, the first one not counted
+MOST_SUBFLOWS = 8  # the kernel's limit, without the first subflow
 
 
 class MptcpEnd(KernelTcpEnd):
-    """One end of a connection over several paths. Raises UnsupportedError where there are too many of them."""
+    """One end of a connection over several paths. Raises UnsupportedError for too many paths."""
 
     def __init__(self, context: EndContext) -> None:
         if len(context.ends) > MOST_SUBFLOWS + 1:
@@ -38,11 +40,11 @@ class MptcpEnd(KernelTcpEnd):
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def bind_listener(self, listener: socket.socket) -> None:
-        """Listen on every address: subflows come to each of them."""
+        """Listen on every address, since subflows arrive at each of them."""
         listener.bind(("", self.context.port))
 
     def read_info(self, connection: socket.socket) -> TcpInfo:
-        """Return what the kernel tells of the subflows, put together."""
+        """Return the kernel's figures of all subflows, combined."""
         size = _SUBFLOW_DATA.size + (MOST_SUBFLOWS + 1) * _INFO_BYTES
         room = ctypes.create_string_buffer(_SUBFLOW_DATA.pack(_SUBFLOW_DATA.size, 0, 0, _INFO_BYTES), size)
         length = ctypes.c_uint(size)
@@ -52,7 +54,7 @@ class MptcpEnd(KernelTcpEnd):
             raise OSError(number, os.strerror(number))
         _, count, _, step = _SUBFLOW_DATA.unpack_from(room)
         parts = [room.raw[_SUBFLOW_DATA.size + index * step :][:step] for index in range(count)]
-        return together([parse_tcp_info(part) for part in parts])
+        return combined_info([parse_tcp_info(part) for part in parts])
 
 
 @cache

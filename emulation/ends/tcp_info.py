@@ -1,9 +1,12 @@
-"""What the kernel tells of a TCP connection: `struct tcp_info` of linux/tcp.h, read with getsockopt(TCP_INFO)."""
+"""The kernel's figures of a TCP connection: `struct tcp_info` of linux/tcp.h, read with getsockopt(TCP_INFO)."""
 
 import socket
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from bicoastal.wan.checks import FieldError
+from bicoastal.wan.units import INFINITY
 
 # eight octets of state and options; then u32 fields up to total_retrans, u64 pacing_rate … bytes_received, and on
 _LAYOUT = struct.Struct("=8x24I4Q2I4I4Q2I2Q3I")
@@ -13,10 +16,10 @@ _LONGEST = 512
 
 
 class TcpInfo(NamedTuple):
-    """A connection at an instant. Times in seconds, rates in bit/s of payload, windows in segments.
+    """The state of a connection. Times are in seconds, rates in bit/s of payload, windows in segments.
 
-    bytes_sent: of payload, repeats included; segments_sent: with and without payload. timeouts: expiries of the
-    retransmission timer, 0 where the kernel is too old to tell. delivery_rate_bps: of the newest sample.
+    bytes_sent: payload, repeats included. segments_sent: with and without payload. timeouts: expiries of the
+    retransmission timer, 0 where the kernel is too old to report them. delivery_rate_bps: of the newest sample.
     """
 
     mss_bytes: int
@@ -36,14 +39,14 @@ class TcpInfo(NamedTuple):
 
 
 def read_tcp_info(connection: socket.socket) -> TcpInfo:
-    """Return what the kernel tells. Raises OSError, and ValueError where it tells too little (before Linux 4.19)."""
+    """Return the kernel's figures. Raises OSError, and ValueError for kernels before Linux 4.19."""
     return parse_tcp_info(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LONGEST))
 
 
 def parse_tcp_info(octets: bytes) -> TcpInfo:
-    """Return what a `struct tcp_info` says. Raises ValueError for one that is too short."""
+    """Return the figures of a `struct tcp_info`. Raises ValueError when it is too short."""
     if len(octets) < _LAYOUT.size:
-        raise ValueError(f"the kernel tells {len(octets)} bytes of a connection; Linux 4.19 and later tell more")
+        raise ValueError(f"struct tcp_info has {len(octets)} bytes here; Linux 4.19 and later give more")
     fields = _LAYOUT.unpack_from(octets)
     words, wide, rest = fields[:24], fields[24:28], fields[28:]
     unlimited = (1 << 64) - 1
@@ -53,7 +56,7 @@ def parse_tcp_info(octets: bytes) -> TcpInfo:
         rtt_s=words[15] * 1e-6,
         cwnd_segments=words[18],
         retransmissions=words[23],
-        pacing_rate_bps=float("inf") if wide[0] == unlimited else 8.0 * wide[0],
+        pacing_rate_bps=INFINITY if wide[0] == unlimited else 8.0 * wide[0],
         bytes_acked=wide[2],
         segments_sent=rest[0],
         min_rtt_s=rest[3] * 1e-6,
@@ -65,12 +68,13 @@ def parse_tcp_info(octets: bytes) -> TcpInfo:
     )
 
 
-def together(parts: Sequence[TcpInfo]) -> TcpInfo:
-    """Return one for several subflows: sums of windows, counts and rates, the segments' size and the least round trip
-    of the first and the fastest, and the mean round trip.
+def combined_info(parts: Sequence[TcpInfo]) -> TcpInfo:
+    """Return the figures of several subflows together: windows, counts and rates are added.
+
+    rtt_s is the mean, min_rtt_s the least, and mss_bytes that of the first subflow. Raises FieldError for no subflow.
     """
     if not parts:
-        raise ValueError("parts: there is none")
+        raise FieldError("parts", "there is none")
     return TcpInfo(
         mss_bytes=parts[0].mss_bytes,
         in_flight_segments=sum(part.in_flight_segments for part in parts),

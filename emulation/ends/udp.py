@@ -1,10 +1,10 @@
-"""Our transports over real UDP: a sans-IO machine, its sockets, and the token that keeps strangers out.
+"""Sans-IO transports over real UDP: a machine, its sockets, and the token that identifies the run's packets.
 
-A datagram's octets travel behind the run's token in a UDP datagram. What of this the machine does not count itself is
-taken off the MTU that it is told, so that what it calls a full packet is a full packet on the wire.
+The octets of a datagram follow the run's token in a UDP datagram. The MTU that the machine is told is smaller by the
+bytes that it does not count itself, so that a full packet of the machine is a full packet on the wire.
 
-What a machine draws are keys, tokens and first sequence numbers. Here, where strangers may send, none of them follows
-from the scenario's seed: the system's generator gives them.
+A machine draws keys, tokens and first sequence numbers. Other processes may send packets here, so these values come
+from the system's generator and not from the scenario's seed.
 """
 
 import errno
@@ -16,24 +16,24 @@ from random import SystemRandom
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.driver import Port
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
-from bicoastal.emulation.flows import path_views
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.relay.frames import burst_to_tos
-from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.emulation.traffic.flows import path_views
+from bicoastal.emulation.traffic.ledger import Tally
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
 from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.registry import TransportSpec
 
 TOKEN_BYTES = 8
 IP_BYTES, UDP_BYTES = 20, 8  # their headers: RFC 791, RFC 768
 HEADERS_BYTES = IP_BYTES + UDP_BYTES
-_CLIENT_OFFSET = 20_000  # of clients' ports: the other direction's server has the same port on the same address
-AT_ONCE = 32  # datagrams that are taken from one socket before the others' turn
+_CLIENT_OFFSET = 20_000  # of clients' ports, since the server of the other direction uses the same port and address
+AT_ONCE = 32  # datagrams taken from one socket before the next one is served
 _BUFFER_BYTES = 64 << 20
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # past net.core.{w,r}mem_max: socket(7)
 
 
 def enlarge_buffers(sock: socket.socket) -> None:
-    """Give a socket room for what arrives while its process is busy; an ordinary user gets what the machine allows."""
+    """Enlarge the buffers for datagrams that arrive while the process is busy; the machine limits ordinary users."""
     for force, option in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
         try:
             sock.setsockopt(socket.SOL_SOCKET, force, _BUFFER_BYTES)
@@ -42,12 +42,12 @@ def enlarge_buffers(sock: socket.socket) -> None:
 
 
 def counted_bytes(transport: TransportSpec) -> int:
-    """Return which headers a machine of `transport` counts besides its datagrams' payloads: IP's, or UDP's too."""
+    """Return the size of the headers that `transport` counts in `wire_bytes`: IP, or IP and UDP."""
     return HEADERS_BYTES if transport.over == "udp" else IP_BYTES
 
 
 def encapsulation_bytes(transport: TransportSpec) -> int:
-    """Return what is added to each packet of `transport` that its machines do not count."""
+    """Return the bytes that are added to each packet of `transport` and that its machines do not count."""
     return HEADERS_BYTES + TOKEN_BYTES - counted_bytes(transport)
 
 
@@ -60,7 +60,7 @@ class UdpEnd(FlowEnd):
             raise UnsupportedError(f"{flow.transport.name} makes no endpoints")
         self._context = context
         self._token = context.token
-        self._strangers = 0
+        self._without_token = 0
         self._counted_bytes = counted_bytes(flow.transport)
         around_bytes = encapsulation_bytes(flow.transport)
         views = path_views(context.topology, flow.paths, encapsulation_bytes=around_bytes)
@@ -121,7 +121,7 @@ class UdpEnd(FlowEnd):
             self._refused(error)
 
     def _refused(self, error: OSError) -> None:
-        """Take what the kernel has no room for as lost, which it is; anything else is the end."""
+        """Treat a datagram for which the kernel has no room as lost; report any other error as a failure."""
         if not isinstance(error, BlockingIOError | ConnectionRefusedError) and error.errno != errno.ENOBUFS:
             self._context.listener.failed(f"{self._port.name}: a datagram cannot be sent: {error.strerror}")
 
@@ -132,10 +132,10 @@ class UdpEnd(FlowEnd):
                 octets = sock.recv(mtu_bytes)
             except BlockingIOError:
                 return
-            except ConnectionRefusedError:  # nobody listened to what was sent; the machine will notice
+            except ConnectionRefusedError:  # the far end was not listening; the machine will repeat its datagram
                 continue
             if octets[:TOKEN_BYTES] != token:
-                self._strangers += 1
+                self._without_token += 1
                 continue
             payload = octets[TOKEN_BYTES:]
             port.receive(Datagram(path_id, payload, len(payload) + self._counted_bytes, now), now)
@@ -160,7 +160,7 @@ class UdpEnd(FlowEnd):
     # -- what the coast's process asks --------------------------------------------------------------------------------
 
     def open(self, now: float) -> None:
-        """Let the machine begin."""
+        """Begin the handshake."""
         self._port.pump(now)
 
     def send(self, message_id: int, data: memoryview, now: float) -> None:
@@ -169,12 +169,12 @@ class UdpEnd(FlowEnd):
         self._port.pump(now)
 
     def tally(self) -> Tally:
-        """Return what the machine has counted; datagrams without the token are rejected ones."""
-        counted = Tally.of(self._port.wire_bytes, self._machine.counters())
-        return counted.plus_rejected(self._strangers)
+        """Return what the machine has counted. Datagrams without the token count as rejected."""
+        counters = self._machine.counters() + Counters(rejected=self._without_token)
+        return Tally(wire_bytes=self._port.wire_bytes, counters=counters)
 
     def sample(self, now: float) -> Sample:
-        """Return the machine's."""
+        """Return the machine's present sample."""
         return self._machine.sample(now)
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The two coasts as network namespaces: made, entered, and left as they were found."""
+"""The network namespaces of a run: made, entered, and removed without a trace on the machine."""

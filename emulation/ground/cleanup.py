@@ -1,6 +1,6 @@
-"""Remove what killed runs left: their directories, and processes of theirs that still run. Nothing else is touched.
+"""Removes what killed runs left: their directories, and their processes that still run. Nothing else is changed.
 
-Namespaces and what is in them end with a run's processes, so there is nothing else to look for.
+Namespaces and their contents end with a run's processes, so nothing else can be left.
 """
 
 import errno
@@ -16,7 +16,7 @@ from bicoastal.emulation.ground.identity import LOCK, PROCESSES, ROOT_LOCK, RUN_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanReport:
-    """What was removed: tags of dead runs, and numbers of processes that were killed. running: tags that live."""
+    """removed: tags of dead runs. killed: numbers of processes. running: tags of runs that are alive."""
 
     removed: tuple[str, ...] = ()
     killed: tuple[int, ...] = ()
@@ -24,9 +24,9 @@ class CleanReport:
 
 
 def clean(*, to_the_last: bool = False) -> CleanReport:
-    """Remove what dead runs of this user left, and report it. Runs that are alive are left alone.
+    """Remove what dead runs of this user left, and report it. Runs that are alive are not changed.
 
-    to_the_last: remove also the empty directory in which runs have theirs.
+    to_the_last: also remove the runtime root when it is empty.
     Raises UnsupportedError when the runtime root is not ours, OSError when something cannot be removed.
     """
     removed: list[str] = []
@@ -50,13 +50,13 @@ def clean(*, to_the_last: bool = False) -> CleanReport:
             try:
                 root.rmdir()
             except OSError as error:
-                if error.errno != errno.ENOTEMPTY:  # a run that begins this very moment has made a lock of its own
+                if error.errno != errno.ENOTEMPTY:  # a run that begins at this moment has made a new lock
                     raise
     return CleanReport(removed=tuple(removed), killed=tuple(killed), running=tuple(running))
 
 
 def _kill(process: Process) -> bool:
-    """Kill a process if it still runs, and never a later one with its number: the descriptor is of one process only."""
+    """Kill a process that still runs. The descriptor belongs to one process, so no later one with its number dies."""
     if not process.is_alive():
         return False
     try:
@@ -77,9 +77,7 @@ def _kill(process: Process) -> bool:
 def _is_locked(directory: Path) -> bool:
     try:
         descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except (
-        FileNotFoundError
-    ):  # killed before it had one: making a directory and locking it happens under the root's lock
+    except FileNotFoundError:  # killed before it made one: a run makes and locks its directory under the root's lock
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +89,7 @@ def _is_locked(directory: Path) -> bool:
 
 
 def _recorded(directory: Path) -> list[Process]:
-    """Read the processes of a run; a last line that was cut off by the run's end is passed over."""
+    """Read the recorded processes of a run; an incomplete last line is skipped."""
     path = directory / PROCESSES
     if not path.exists():
         return []

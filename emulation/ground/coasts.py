@@ -1,4 +1,4 @@
-"""What is asked of the coasts of a run, whether they are namespaces of our own or hosts of Mininet's."""
+"""The interface of the coasts of a run: our own namespaces, or hosts of Mininet."""
 
 import socket
 from collections.abc import Sequence
@@ -9,19 +9,19 @@ from bicoastal.emulation.ground.wiring import Wiring
 
 
 class Coasts(Protocol):
-    """Places with interfaces that lead to one another. wiring: where each path ends. directory: the run's own."""
+    """Coasts with interfaces to one another. wiring: where each path ends. directory: the run's private directory."""
 
     wiring: Wiring
     directory: RunDirectory
 
     def enter(self, site: str, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs `argv` on a coast, as a child of whoever starts it."""
+        """Return the command that runs `argv` on a coast, as a child of the process that starts it."""
 
     def socket(self, site: str, family: int, kind: int, *, buffer_bytes: int = 0) -> socket.socket:
-        """Return a socket on a coast, for use in this process; buffer_bytes 0 leaves its buffers as they are.
+        """Return a socket on a coast, for use in this process. buffer_bytes: 0 for the default size.
 
         Raises RunFailedError.
         """
 
     def record(self, pid: int) -> None:
-        """Write down a process that belongs to this run, for `cleanup`."""
+        """Record a process that belongs to this run, so that `cleanup` finds it."""

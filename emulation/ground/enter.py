@@ -1,13 +1,14 @@
-"""Run a program inside the namespaces that a holder keeps: `python -I -S enter.py HOW HOLDER FIRST NETWORK PROGRAM …`.
+"""Runs a program inside a holder's namespaces: `python -I -S enter.py HOW HOLDER FIRST NETWORK PROGRAM …`.
 
-A script of its own that imports nothing but the standard library. HOLDER and FIRST are the process numbers of
-`emulation.ground.holder` and of the first process of its PID namespace, NETWORK is the path of a network namespace.
+This script imports only the standard library. HOLDER and FIRST are the process numbers of `emulation.ground.holder` and
+of the first process of its PID namespace. NETWORK is the path of a network namespace.
 
-The program's standard streams, directory and environment are the caller's, its exit status becomes this process's, and
-signals sent to this process go on to it. What the terminal sends to the whole foreground group (Ctrl-C) it gets itself.
+The program has the caller's standard streams, directory and environment. Its exit status becomes that of this process.
+Signals sent to this process are forwarded to it. It receives the terminal's signals to the foreground group (Ctrl-C)
+directly.
 
-HOW is "beside", or "before" for a program that is to sit before the terminal alone, as the foreground group: a shell
-that controls jobs needs a group whose number its PID namespace has. The terminal is handed back when it ends.
+HOW is "beside", or "before" for a program that alone is the terminal's foreground group. A shell with job control needs
+that: the number of its group must exist in its PID namespace. The terminal is given back when the program ends.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 SI_USER, SI_QUEUE, SI_TKILL = 0, -1, -6  # sent by a process, not by the kernel: sigaction(2)
-NOT_STARTED = 125  # as env(1), nohup(1) and timeout(1) say that they failed themselves
+NOT_STARTED = 125  # the exit status of env(1), nohup(1) and timeout(1) for their own failures
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -70,9 +71,9 @@ def _has_terminal() -> bool:
 
 
 def _take_terminal() -> None:
-    """Make this process a group of its own, and that the terminal's foreground."""
+    """Make this process a new group, and make that the terminal's foreground group."""
     os.setpgid(0, 0)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})  # for who is not in the foreground yet: tcsetpgrp(3)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})  # a background process gets it: tcsetpgrp(3)
     os.tcsetpgrp(0, os.getpgrp())
 
 
@@ -81,26 +82,26 @@ def _take_terminal_back() -> None:
     try:
         os.tcsetpgrp(0, os.getpgrp())
     except OSError as error:
-        if error.errno not in (errno.EIO, errno.ENOTTY):  # else it has hung up, and nobody can have it
+        if error.errno not in (errno.EIO, errno.ENOTTY):  # these two mean that the terminal has hung up
             raise
 
 
-def _mirror(child: int, before_terminal: bool) -> int:
-    """Pass signals on until the child ends; return its wait status."""
+def _forward_signals(child: int, before_terminal: bool) -> int:
+    """Forward signals until the child ends; return its wait status."""
     while True:
         received = signal.sigwaitinfo(PASSED_ON | {signal.SIGCHLD})
         if received.si_signo == signal.SIGCHLD:
             pid, status = os.waitpid(child, os.WNOHANG | (os.WUNTRACED if before_terminal else 0))
             if pid == child and not os.WIFSTOPPED(status):
                 return status
-            if pid == child:  # nobody could continue it: the terminal is its own
+            if pid == child:  # no other process can continue it, since it alone has the terminal
                 os.killpg(child, signal.SIGCONT)
         elif received.si_code in (SI_USER, SI_QUEUE, SI_TKILL):
             os.kill(child, received.si_signo)
 
 
 def main() -> int:
-    """Enter, start the program, wait for it, end as it did."""
+    """Enter the namespaces, run the program, and end with its status."""
     how, holder, first, network, *argv = sys.argv[1:]
     before_terminal = how == "before" and _has_terminal()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})
@@ -116,13 +117,15 @@ def main() -> int:
             if before_terminal:
                 _take_terminal()
             for number in (signal.SIGPIPE, signal.SIGXFSZ):
-                signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what is ignored survives exec
+                signal.signal(
+                    number, signal.SIG_DFL
+                )  # Python ignores them, and ignored signals stay ignored after exec
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.execvp(argv[0], argv)
         except OSError as error:
             print(f"{argv[0]}: {error.strerror}", file=sys.stderr)
-            os._exit(127 if isinstance(error, FileNotFoundError) else 126)  # as a shell says it: POSIX, XCU 2.8.2
-    status = _mirror(child, before_terminal)
+            os._exit(127 if isinstance(error, FileNotFoundError) else 126)  # as a shell does: POSIX, XCU 2.8.2
+    status = _forward_signals(child, before_terminal)
     if before_terminal:
         _take_terminal_back()
     if os.WIFSIGNALED(status):

@@ -1,17 +1,17 @@
-"""The process that a run's network namespaces live and die with; `emulation.ground.namespaces` starts it.
+"""The process that holds a run's network namespaces, which end with it; `emulation.ground.namespaces` starts it.
 
-A script of its own: it imports nothing but the standard library and runs without site packages
-(`python -I -S holder.py FD`), so that it starts in a few milliseconds. It makes
+This script imports only the standard library and runs without site packages (`python -I -S holder.py FD`), so it starts
+in a few milliseconds. It makes
 
-- a user namespace, unless it may do without, in which the caller is root;
-- a mount namespace, for one `/etc/hosts`, and a PID namespace, for every program that is started on a coast;
-- the network namespaces, which have no names: they are reached through this process's descriptors.
+- a user namespace in which the caller is root, where that is needed;
+- a mount namespace with its own `/etc/hosts`, and a PID namespace for every program that is started on a coast;
+- the network namespaces, which have no names and are reached through this process's descriptors.
 
-Nothing of it outlives the process, however that ends, and it ends with its parent. The first process of the PID
-namespace ends with it, and the kernel then kills whatever still runs there, in background or not.
+All of these end with the process, for any reason, and it ends with its parent. The first process of the PID namespace
+ends with it too, and the kernel then kills every process that still runs there.
 
-It serves requests, one JSON object per packet of a Unix socket: `run` a command in a namespace, `sysctl` to set values
-there, `bind` a file over another, `socket` to get a socket that belongs to a namespace. Every answer has either the
+It serves requests, one JSON object per packet of a Unix socket: `run` executes a command in a namespace, `sysctl` sets
+values there, `bind` mounts a file over another, `socket` returns a socket of a namespace. An answer has either the
 result or one sentence under "error".
 """
 
@@ -33,7 +33,7 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # past net.core.{w,r}mem_max, which are the machine's: socket(7)
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # they ignore net.core.{w,r}mem_max, the machine's limits: socket(7)
 COMMAND_TIME_LIMIT_S = 30.0
 LARGEST_REQUEST = 1 << 20
 
@@ -53,14 +53,14 @@ def _write(path: str, text: str) -> None:
 
 
 def die_with_parent(parent: int, signal_number: int) -> None:
-    """Let the kernel send this process a signal when the thread that started it ends; end now if it has already."""
+    """Make the kernel send a signal when the parent's thread ends; end now when it has already ended."""
     _call("prctl", _libc.prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0))
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _enter_user_namespace() -> None:
-    """Become root in a user namespace of one's own, in which nobody else exists."""
+    """Become root in a new user namespace that has no other user."""
     uid, gid = os.geteuid(), os.getegid()
     _call("user namespaces", _libc.unshare(CLONE_NEWUSER))
     _write("/proc/self/setgroups", "deny")  # user_namespaces(7): else gid_map may not be written without privilege
@@ -83,14 +83,14 @@ class Holder:
         for name in names:
             _call("network namespaces", _libc.unshare(CLONE_NEWNET))
             self._networks[name] = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        # New credentials have taken both of these away: prctl(2), PR_SET_PDEATHSIG and PR_SET_DUMPABLE.
+        # New credentials have reset both settings: prctl(2), PR_SET_PDEATHSIG and PR_SET_DUMPABLE.
         _call("prctl", _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))
         die_with_parent(parent, signal.SIGKILL)
         self._first = self._fork_first_process()
 
     def _fork_first_process(self) -> int:
-        """Start the PID namespace's first process, whose only work is to be there and to bury orphans."""
-        alive, gone = os.pipe()  # how the child knows that its parent lives: in its namespace getppid() is 0
+        """Start the first process of the PID namespace, which only waits and reaps orphaned processes."""
+        alive, gone = os.pipe()  # shows the child that its parent is alive: in its namespace getppid() is 0
         child = os.fork()
         if child:
             os.close(alive)
@@ -100,12 +100,12 @@ class Holder:
         self._channel.close()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         _call("prctl", _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
-        while os.read(alive, 1):  # until the holder is gone
+        while os.read(alive, 1):  # until the holder has ended
             pass
         os._exit(0)
 
     def serve(self) -> None:
-        """Answer requests until there is nobody left to ask."""
+        """Answer requests until the other end of the channel is closed."""
         networks = {name: f"/proc/{os.getpid()}/fd/{fd}" for name, fd in self._networks.items()}
         self._answer({"pid": os.getpid(), "first_pid": self._first, "networks": networks})
         while request := self._channel.recv(LARGEST_REQUEST):
@@ -146,7 +146,7 @@ def _run(argv: list[str], text: str) -> dict[str, Any]:
 
 
 def _sysctl(values: dict[str, str], where_present: list[str]) -> dict[str, Any]:
-    """Set values; a name in `where_present` is passed over on a kernel that does not have it."""
+    """Set values; a name in `where_present` is skipped on a kernel that does not have it."""
     for name, value in values.items():
         path = "/proc/sys/" + name.replace(".", "/")
         if name in where_present and not os.path.exists(path):
@@ -156,7 +156,7 @@ def _sysctl(values: dict[str, str], where_present: list[str]) -> dict[str, Any]:
 
 
 def _enlarge_buffers(made: socket.socket, size: int) -> None:
-    """Give a socket larger buffers: as large as asked where we are root outside too, else what the machine allows."""
+    """Enlarge a socket's buffers: to `size` with root rights on the machine, else to the machine's limit."""
     for forced, option in ((SO_SNDBUFFORCE, socket.SO_SNDBUF), (SO_RCVBUFFORCE, socket.SO_RCVBUF)):
         try:
             made.setsockopt(socket.SOL_SOCKET, forced, size)
@@ -172,9 +172,11 @@ def _sentence(error: BaseException) -> str:
 
 
 def main() -> None:
-    """Hold the namespaces named in the first request, for whoever is at the other end of the socket."""
+    """Hold the namespaces named in the first request until the other end of the socket is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # a terminal's are for the parent, which closes the channel when it ends
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # the terminal also sends them to the parent, which closes the channel when it ends
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
     try:
@@ -182,7 +184,7 @@ def main() -> None:
         if request is not None:
             _hold(channel, request)
     except (BrokenPipeError, ConnectionResetError):
-        return  # whom we hold them for is gone
+        return  # the process that needs the namespaces has ended
 
 
 def _hold(channel: socket.socket, request: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""What tells one run on this machine from another: a random tag, and a private directory with a lock.
+"""The identity of a run on this machine: a random tag, and a private directory with a lock.
 
-Every run owns a directory `run-<tag>` under the runtime root, and holds a lock on a file in it for as long as it lives;
-whoever gets that lock knows that the run is dead (`emulation.ground.cleanup`). The kernel gives the lock up, whatever
-ends the run.
+Every run owns a directory `run-<tag>` under the runtime root, and holds a lock on a file in it until it ends. A process
+that gets this lock knows that the run is dead (`emulation.ground.cleanup`). The kernel releases the lock however the
+run ends.
 """
 
 import fcntl
@@ -28,10 +28,10 @@ PROCESSES = "processes"
 
 
 def runtime_root() -> Path:
-    """Return the directory, readable by this user alone, under which runs keep theirs. It is made when missing.
+    """Return the parent of all run directories, readable by this user alone. It is made when it does not exist.
 
-    $XDG_RUNTIME_DIR/bicoastal where that is set and ours, else /tmp/bicoastal-<uid>.
-    Raises UnsupportedError when somebody else owns it or may write to it, FileNotFoundError when it is removed again.
+    It is $XDG_RUNTIME_DIR/bicoastal where that is set and private, else /tmp/bicoastal-<uid>.
+    Raises UnsupportedError when another user owns it or may write to it, FileNotFoundError when it has been removed.
     """
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     if given and os.path.isabs(given) and os.access(given, os.W_OK | os.X_OK) and _is_private(Path(given)):
@@ -55,9 +55,9 @@ def _is_private(path: Path) -> bool:
 
 @contextmanager
 def locked_root() -> Iterator[Path]:
-    """Give the runtime root, in which nobody else makes or removes run directories meanwhile.
+    """Lock the runtime root, so that no other process makes or removes run directories in it, and yield it.
 
-    A new one is not locked at once, nor is one that is being removed until the last. Raises as `runtime_root`.
+    A root may be removed before it is locked; then the next one is tried. Raises as `runtime_root`.
     """
     while True:
         try:
@@ -67,7 +67,9 @@ def locked_root() -> Iterator[Path]:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.fstat(descriptor).st_nlink:  # else it was removed while we waited: what we hold locks nothing
+            if os.fstat(
+                descriptor
+            ).st_nlink:  # else it was removed while this process waited, and the lock has no effect
                 yield root
                 return
         finally:
@@ -80,7 +82,7 @@ def _open_lock(root: Path) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process, told from later ones with its number by when it started (clock ticks since boot)."""
+    """A process. Its start (clock ticks since boot) distinguishes it from later processes with its number."""
 
     pid: int
     start_ticks: int
@@ -96,7 +98,7 @@ class Process:
         return cls(pid=pid, start_ticks=int(text.rpartition(")")[2].split()[19]))
 
     def is_alive(self) -> bool:
-        """Say whether it still runs."""
+        """Return whether it still runs."""
         try:
             return Process.of(self.pid) == self
         except ProcessLookupError:
@@ -104,7 +106,7 @@ class Process:
 
 
 class RunDirectory(Closing):
-    """The private directory of a run, removed with everything in it at the end. A context manager.
+    """The private directory of a run, which is removed with its contents at the end. A context manager.
 
     tag: "bc" and six hexadecimal digits, unique among the runs of this user. path: the directory.
     """
@@ -123,7 +125,7 @@ class RunDirectory(Closing):
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def record(self, pid: int) -> None:
-        """Write down a process of this run, so that it can be found should the run be killed."""
+        """Record a process of this run, so that `cleanup` finds it when the run is killed."""
         process = Process.of(pid)
         with open(self.path / PROCESSES, "a", encoding="ascii") as file:
             file.write(f"{process.pid} {process.start_ticks}\n")
@@ -133,7 +135,9 @@ class RunDirectory(Closing):
         root_lock = _open_lock(self.path.parent)
         try:
             fcntl.flock(root_lock, fcntl.LOCK_EX)
-            shutil.rmtree(self.path)  # its lock goes first: for `clean` it would be a dead run's
+            shutil.rmtree(
+                self.path
+            )  # without the root's lock, `clean` might take it for a dead run when its lock file is removed
         finally:
             os.close(root_lock)
             os.close(self._lock)

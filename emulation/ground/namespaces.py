@@ -1,7 +1,7 @@
-"""Two coasts (or more) and a middle, as network namespaces that live and die with one process.
+"""Two or more coasts and a middle, as network namespaces that end with one process.
 
-Everything happens inside namespaces of our own, as root or as an ordinary user: no name, address or setting of the
-machine is touched, so that runs cannot disturb each other, and nothing is left when the holder ends.
+All changes are made inside the run's own namespaces, as root or as an ordinary user. No name, address or setting of the
+machine is changed. So runs cannot disturb each other, and nothing is left when the holder ends.
 """
 
 import json
@@ -48,7 +48,7 @@ PACKAGES = {
 
 
 def find_tool(name: str) -> str | None:
-    """Return where a program is; an ordinary user's PATH often lacks the directories where `ip` and `tc` are."""
+    """Return the path of a program, also in the directories of `ip` and `tc`, which a user's PATH often lacks."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_SEARCH}")
 
 
@@ -60,7 +60,7 @@ def require_tools(*names: str) -> None:
 
 
 class Completed(NamedTuple):
-    """How a command went."""
+    """The result of a command."""
 
     status: int
     stdout: str
@@ -71,7 +71,7 @@ class Namespaces(Closing):
     """Network namespaces by name, kept by a holder process (`emulation.ground.holder`). A context manager.
 
     pids: of the holder and of the first process in its PID namespace. rootless: whether a user namespace was made.
-    The thread that opens it must live as long as it: the holder dies with that thread.
+    The holder ends with the thread that starts it, so that thread must not end before `close`.
     Raises UnsupportedError, in one sentence, where namespaces cannot be made.
     """
 
@@ -102,7 +102,7 @@ class Namespaces(Closing):
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # a terminal's Ctrl-C is for us; the holder follows when we end
+                start_new_session=True,  # Ctrl-C goes to this process; the holder ends with it
             )
         try:
             self._send({"networks": list(names), "rootless": rootless})
@@ -113,13 +113,13 @@ class Namespaces(Closing):
         self.pids: tuple[int, int] = (hello["pid"], hello["first_pid"])
         self.network_paths: dict[str, str] = hello["networks"]
 
-    # -- what can be done inside --------------------------------------------------------------------------------------
+    # -- actions inside ------------------------------------------------------------------------------------------------
 
     def command(self, name: str, argv: Sequence[str], *, before_terminal: bool = False) -> list[str]:
-        """Return the command that runs `argv` inside a namespace, as a child of whoever starts it.
+        """Return the command that runs `argv` inside a namespace, as a child of the process that starts it.
 
-        before_terminal: where standard input is a terminal, `argv` is its foreground for as long as it runs.
-        Its exit status and signals are those of `argv`; it is killed when the run ends, with all its descendants.
+        before_terminal: where standard input is a terminal, `argv` is its foreground group while it runs.
+        The command has the exit status and signals of `argv`. It and its descendants are killed when the run ends.
         """
         holder, first = self.pids
         how = "before" if before_terminal else "beside"
@@ -127,9 +127,9 @@ class Namespaces(Closing):
         return [*enter, self.network_paths[name], *argv]
 
     def run(self, name: str, argv: Sequence[str], *, text: str = "") -> str:
-        """Run a short command inside a namespace to its end; return what it wrote to its standard output.
+        """Run a short command inside a namespace to its end; return its standard output.
 
-        Raises UnsupportedError with its own words when it fails.
+        Raises UnsupportedError with its error output when it fails.
         """
         done = self.attempt(name, argv, text=text)
         if done.status:
@@ -138,7 +138,7 @@ class Namespaces(Closing):
         return done.stdout
 
     def attempt(self, name: str, argv: Sequence[str], *, text: str = "") -> Completed:
-        """Run a short command inside a namespace to its end; return how it went. text: its standard input."""
+        """Run a short command inside a namespace to its end; return its result. text: its standard input."""
         tool = find_tool(argv[0]) or argv[0]
         return Completed(**self._ask({"request": "run", "network": name, "argv": [tool, *argv[1:]], "text": text}))
 
@@ -152,14 +152,14 @@ class Namespaces(Closing):
             raise UnsupportedError(f"kernel parameters cannot be set here: {error}") from None
 
     def bind(self, source: Path, target: str) -> None:
-        """Let `target` show what `source` holds, to programs started with `command`. Raises RunFailedError."""
+        """Mount the file `source` over `target`, for programs started with `command`. Raises RunFailedError."""
         self._ask({"request": "bind", "source": str(source), "target": target})
 
     def socket(self, name: str, family: int, kind: int, *, buffer_bytes: int = 0) -> socket.socket:
-        """Return a socket that belongs to a namespace, for use in this very process. Raises RunFailedError.
+        """Return a socket that belongs to a namespace, for use in this process. Raises RunFailedError.
 
-        buffer_bytes: size of its buffers, 0 for the default; an ordinary user gets what net.core.rmem_max and wmem_max
-        allow, root all of it.
+        buffer_bytes: size of its buffers, 0 for the default. net.core.rmem_max and wmem_max limit it for ordinary
+        users, and not for root.
         """
         arguments = [int(family), int(kind), 0]
         self._send({"request": "socket", "network": name, "arguments": arguments, "buffer_bytes": buffer_bytes})
@@ -185,7 +185,7 @@ class Namespaces(Closing):
     def _receive(self) -> dict[str, Any]:
         try:
             answer = self._channel.recv(_LARGEST_ANSWER)
-        except OSError as error:  # it died with a request of ours unread
+        except OSError as error:  # it ended before it read the request
             raise RunFailedError(f"{_GONE}: {error.strerror}") from error
         return self._check(answer)
 
@@ -198,7 +198,7 @@ class Namespaces(Closing):
         return parsed
 
     def close(self) -> None:
-        """End the holder, and with it the namespaces and every program in them."""
+        """End the holder. Its namespaces and all programs in them end with it."""
         self._channel.close()
         self._process.kill()
         self._process.wait()
@@ -207,9 +207,9 @@ class Namespaces(Closing):
 class TwoCoasts(Closing):
     """The interfaces of a topology, ready for packets. A context manager.
 
-    wiring: where each path ends. directory: the run's own. stages: see `plan_wiring`; None leaves the middle to a
-    relay, without which nothing arrives. What killed runs left is removed first.
-    Raises UnsupportedError where the machine cannot do it.
+    wiring: where each path ends. directory: the run's private directory. stages: see `plan_wiring`; with None the
+    middle needs a relay, and no packet arrives without it. The remains of killed runs are removed first.
+    Raises UnsupportedError where the machine does not allow it.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class TwoCoasts(Closing):
         return self.wiring.port(site, path)
 
     def add_name(self, name: str, site: str) -> None:
-        """Let a coast be known by another name too, on all coasts. Raises KeyError when there is no such coast."""
+        """Add a host name for a coast on all coasts. Raises KeyError when there is no such coast."""
         address = next((port.address for port in self.wiring.ports if port.site == site), None)
         if address is None:
             raise KeyError(site)
@@ -278,11 +278,11 @@ class TwoCoasts(Closing):
         return self.namespaces.socket(site, family, kind, buffer_bytes=buffer_bytes)
 
     def record(self, pid: int) -> None:
-        """Write down a process that belongs to this run, for `cleanup`."""
+        """Record a process that belongs to this run, so that `cleanup` finds it."""
         self.directory.record(pid)
 
     def close(self) -> None:
-        """Take everything down."""
+        """Remove the namespaces and the directory."""
         self._stack.close()
 
 
@@ -291,7 +291,7 @@ def _lines(commands: Sequence[str]) -> str:
 
 
 def is_capable(*capabilities: int) -> bool:
-    """Say whether this process has capabilities, given by number, outside of any user namespace of ours."""
+    """Return whether this process has these capabilities (numbers) outside the run's user namespace."""
     for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith("CapEff:"):
             held = int(line.split()[1], 16)
@@ -300,7 +300,7 @@ def is_capable(*capabilities: int) -> bool:
 
 
 def _advice() -> str:
-    """Return what would allow namespaces here, as one command."""
+    """Return one command that would allow namespaces on this machine."""
     for setting, allowing in (
         ("kernel.unprivileged_userns_clone", "1"),  # Debian's own, before Linux 5.10
         ("kernel.apparmor_restrict_unprivileged_userns", "0"),  # Ubuntu from 23.10 on

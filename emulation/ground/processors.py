@@ -1,20 +1,20 @@
-"""Which processors the relays have to themselves, and which do the coasts' receiving. Pure.
+"""Which processors are reserved for the relays, and which ones receive packets for the coasts. It only calculates.
 
-A frame that the relay sends is received by the far coast's kernel, in the relay's own time, unless it is steered
-elsewhere. That includes what TCP makes of an acknowledgement: in recovery from many losses it holds the relay up for
-10 ms. Steering (Documentation/networking/scaling.rst of Linux, RPS) took the 99th percentile of lateness from 10 ms to
-0.1 ms at 500 Mbit/s of TCP.
+Without steering, the far coast's kernel receives a frame on the processor of the relay that sends it, in the relay's
+time. That includes TCP's processing of acknowledgements, which delays the relay by 10 ms during recovery from many
+losses. Steering (Documentation/networking/scaling.rst of Linux, RPS) reduced the 99th percentile of lateness from 10 ms
+to 0.1 ms at 500 Mbit/s of TCP.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-_PROCESSORS_PER_RELAY = 3  # the others are for both coasts' kernels and programs
+_PROCESSORS_PER_RELAY = 3  # the others run both coasts' kernels and programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processors:
-    """relays: one for each relay, empty when there are too few to choose. coasts: those that receive; empty for any."""
+    """relays: one for each relay, empty when there are too few. coasts: those that receive packets, empty for any."""
 
     relays: tuple[int, ...] = ()
     coasts: tuple[int, ...] = ()
@@ -30,8 +30,8 @@ class Processors:
 def share_out(available: Collection[int], *, most_relays: int, turn: int) -> Processors:
     """Divide the processors between relays and coasts.
 
-    most_relays: how many relays could be of use. turn: where in the row the relays' begin, so that two runs at once
-    seldom choose the same.
+    most_relays: the largest useful number of relays. turn: the position of the relays' first processor in the sorted
+    row, so that two runs at the same time seldom choose the same processors.
     """
     row = sorted(available)
     if len(row) < 2 or most_relays < 1:

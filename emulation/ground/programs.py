@@ -1,6 +1,6 @@
-"""Any programs on the coasts, side by side: started together, fed with our signals, ended together.
+"""Runs programs on the coasts: starts them together, forwards signals to them, and ends them together.
 
-Their output comes line by line, each with the name of its program before it, unless a program has the terminal.
+Their output is written line by line, with the program's name before each line. A program may have the terminal instead.
 """
 
 import os
@@ -23,14 +23,14 @@ Write = Callable[[Stream, bytes], None]
 PATIENCE_S = 10.0
 _LONGEST_LINE = 1 << 16
 _LOOK_AGAIN_MS = 30.0
-_LISTENING = {"0A", "07"}  # TCP_LISTEN, and what an unconnected UDP socket is in: include/net/tcp_states.h of Linux
+_LISTENING = {"0A", "07"}  # TCP_LISTEN, and the state of an unconnected UDP socket: include/net/tcp_states.h of Linux
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What is to run at a site. name: goes before each line. terminal: it has our standard streams to itself."""
+    """A program at a site. name: written before each line. terminal: it uses our standard streams alone."""
 
     name: str
     site: str
@@ -39,10 +39,10 @@ class Program:
 
 
 class LabelledOutput:
-    """Carries programs' output on, line by line, named. A context manager, which ends when the streams have.
+    """Writes the programs' output, line by line with their names. A context manager, which waits for all output.
 
-    width: of the longest name. write: takes lines, ended, one at a time; what it raises ends the programs, and is
-    raised here at the end.
+    width: of the longest name. write: called with one complete line at a time. An exception of `write` ends the
+    programs, and is raised at the end of the block.
     """
 
     def __init__(self, write: Write, *, width: int) -> None:
@@ -54,11 +54,11 @@ class LabelledOutput:
         self.failure: Exception | None = None
 
     def on_failure(self, act: Callable[[], None]) -> None:
-        """Call `act`, from another thread, when lines cannot be written any more."""
+        """Call `act`, from another thread, when a line cannot be written."""
         self._failed = act
 
     def carry(self, name: str, stream: Stream, source: IO[bytes]) -> None:
-        """Carry on what comes from `source` until its end, and close it."""
+        """Write the lines of `source` until its end, and close it."""
         thread = threading.Thread(target=self._carry, args=(name, stream, source), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -69,7 +69,7 @@ class LabelledOutput:
             while line := source.readline(_LONGEST_LINE):
                 with self._one_at_a_time:
                     if self.failure is not None:
-                        continue  # the programs are being ended; until they have, nothing may block them
+                        continue  # the programs are being ended and must not block on their output
                     try:
                         self._write(stream, label + line.removesuffix(b"\n") + b"\n")
                     except Exception as error:
@@ -97,14 +97,14 @@ class _Running:
 
 @dataclass(slots=True)
 class _Ends:
-    """How the programs ended that did so by themselves, or by a signal of ours, in their order."""
+    """The ends of programs that ended by themselves or by a forwarded signal, in their order."""
 
     statuses: list[int] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
     @property
     def exit_code(self) -> int:
-        """The first that is not 0; of a program that died of signal n it is 128 + n, as a shell says it."""
+        """The first exit status that is not 0; 128 + n for a program that signal n has ended, as in a shell."""
         for status in self.statuses:
             if status:
                 return status if status > 0 else 128 - status
@@ -123,17 +123,17 @@ def run_programs(
 ) -> int:
     """Run programs until they have ended; return the exit code of the first that failed, or 0.
 
-    until: "both" for all of them, "either" for any, or a program's name: those that still run then are ended. They are
-    too when one fails, when the output cannot be written, and when a process of `depends_on` ends. They get SIGTERM,
-    and SIGKILL after `patience_s`. How they take that does not count.
-    first: the name of a program that the others are started after, once it listens on a TCP or UDP port or has ended.
-    Signals of ours go on to every program; one that asks to end is a request to all, and the second one ends them. A
-    program that has the terminal gets the keyboard's, and we do not. To be called from the main thread.
-    Raises RunFailedError when a process of `depends_on` has ended, and nobody had asked for an end.
+    until: "both" waits for all programs, "either" for any of them, and a program's name for that one. The programs that
+    still run then are ended. They are also ended when one fails, when the output cannot be written, and when a process
+    of `depends_on` ends. They get SIGTERM, and SIGKILL after `patience_s`; their exit status then does not count.
+    first: the name of a program that starts before the others, which follow when it listens on a TCP or UDP port or has
+    ended. Signals to this process are forwarded to every program. The first signal that asks for an end is a request,
+    the second one kills the programs. A program with the terminal gets the keyboard's signals itself. Call this from
+    the main thread. Raises RunFailedError when a process of `depends_on` has ended without such a signal.
     """
     leading = [program for program in programs if first in (None, program.name)]
     following = [program for program in programs if program not in leading]
-    return _Run(coasts, leading, following, output, until=until, patience_s=patience_s).to_the_end(depends_on)
+    return _Run(coasts, leading, following, output, until=until, patience_s=patience_s).run(depends_on)
 
 
 class _Run:
@@ -160,34 +160,34 @@ class _Run:
         self._interruptions = 0
         self._give_up_s: float | None = None
 
-    def to_the_end(self, depends_on: Sequence[int]) -> int:
+    def run(self, depends_on: Sequence[int]) -> int:
         broken = False
         with ExitStack() as stack:
             woken, wake = os.pipe()
             stack.callback(os.close, woken)
             stack.callback(os.close, wake)
-            stack.enter_context(self._passing_signals_on(wake))
+            stack.enter_context(self._collected_signals(wake))
             self._output.on_failure(lambda: _tell(wake))
             stack.callback(self._output.on_failure, lambda: None)
-            foundations = [os.pidfd_open(pid) for pid in depends_on]
-            for descriptor in foundations:
+            required = [os.pidfd_open(pid) for pid in depends_on]
+            for descriptor in required:
                 stack.callback(os.close, descriptor)
             stack.callback(self._kill)
             watched = self._watched
-            for descriptor in (woken, *foundations):
+            for descriptor in (woken, *required):
                 watched.register(descriptor, select.POLLIN)
             self._start(self._leading)
             while self._running or self._following:
                 for descriptor, _ in watched.poll(self._time_left_ms()):
                     if descriptor == woken:
                         os.read(woken, 512)
-                    elif descriptor in foundations:
+                    elif descriptor in required:
                         watched.unregister(descriptor)
                         broken = True
                     else:
-                        self._bury(descriptor)
-                self._pass_on()
-                if broken or self._output.failure is not None or self._enough():
+                        self._on_exit(descriptor)
+                self._forward_signals()
+                if broken or self._output.failure is not None or self._is_over():
                     self._stop()
                 elif self._following and (not self._running or self._leaders_listen()):
                     self._start(self._following)
@@ -199,15 +199,15 @@ class _Run:
         return self._ends.exit_code
 
     @contextmanager
-    def _passing_signals_on(self, wake: int) -> Iterator[None]:
-        """Take note of signals; one that we were started to ignore stays ignored (`nohup`, a shell's `&`)."""
+    def _collected_signals(self, wake: int) -> Iterator[None]:
+        """Collect signals; one that was ignored at the start stays ignored (`nohup`, a shell's `&`)."""
 
         def note(number: int, _frame: FrameType | None) -> None:
             self._signals.append(number)
             _tell(wake)
 
         before = {}
-        for number in _PASSED_ON:
+        for number in _FORWARDED:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, note)
         try:
@@ -230,7 +230,7 @@ class _Run:
             stdin=None if mine else subprocess.DEVNULL,
             stdout=None if mine else subprocess.PIPE,
             stderr=None if mine else subprocess.PIPE,
-            start_new_session=not mine,  # else Ctrl-C would reach it twice: from the terminal, and from us
+            start_new_session=not mine,  # else Ctrl-C would reach it twice: from the terminal and from this process
         )
         descriptor = os.pidfd_open(process.pid)
         self._running[descriptor] = _Running(program, process)
@@ -240,7 +240,7 @@ class _Run:
             self._output.carry(program.name, "stdout", process.stdout)
             self._output.carry(program.name, "stderr", process.stderr)
 
-    def _bury(self, descriptor: int) -> None:
+    def _on_exit(self, descriptor: int) -> None:
         ended = self._running.pop(descriptor)
         status = ended.process.wait()
         self._watched.unregister(descriptor)
@@ -249,7 +249,7 @@ class _Run:
         if not ended.asked_to_stop:
             self._ends.statuses.append(status)
 
-    def _pass_on(self) -> None:
+    def _forward_signals(self) -> None:
         while self._signals:
             number = self._signals.pop(0)
             for running in self._running.values():
@@ -259,7 +259,7 @@ class _Run:
                 self._following = ()
                 self._limit_time(0.0 if self._interruptions > 1 else self._patience_s)
 
-    def _enough(self) -> bool:
+    def _is_over(self) -> bool:
         if self._ends.exit_code:
             return True
         if self._until == "both":
@@ -286,11 +286,11 @@ class _Run:
     def _kill(self) -> None:
         for descriptor in list(self._running):
             self._running[descriptor].process.kill()
-            self._bury(descriptor)
+            self._on_exit(descriptor)
 
 
 def _listens(coasts: TwoCoasts, site: str) -> bool:
-    """Say whether a socket on a coast waits for whoever comes: proc_net(5)."""
+    """Return whether a socket on a coast accepts connections or datagrams: proc_net(5)."""
     tables = [f"/proc/self/net/{kind}" for kind in ("tcp", "udp", "tcp6", "udp6")]  # the latter where there is IPv6
     lines = coasts.namespaces.attempt(site, ["cat", *tables]).stdout.splitlines()
     return any(fields[3] in _LISTENING for fields in map(str.split, lines) if len(fields) > 3)

@@ -1,8 +1,8 @@
-"""How a topology becomes interfaces, addresses and routes: pure data and the commands that make it, nothing run.
+"""The plan of interfaces, addresses and routes for a topology, with the commands that make them. It runs no command.
 
-For each path there is one subnet and one way through the namespace in the middle; the coasts have an interface for
-every path that ends there. A frame is addressed to the far coast's interface, not to anything in the middle, so that
-what forwards it (the relay, or bridges that carry netem) changes no octet and no time to live.
+Each path has one subnet and one connection through the middle namespace. A coast has an interface for every path that
+ends there. Frames are addressed to the far coast's interface, and not to the middle. So the forwarder (the relay, or
+bridges with netem) changes no octet and no time to live.
 """
 
 import re
@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bicoastal.emulation.ground.processors import Processors
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.topology import Topology
 
-MIDDLE = ""  # the middle namespace; no site can be called that
+MIDDLE = ""  # the middle namespace; no site can have this name
 MOST_PATHS = 10_000  # so that no name is longer than the 15 characters that an interface may have
 FIRST_TABLE = 1000
 RECEIVING_PROCESSORS = "net.core.rps_default_mask"  # in namespaces from Linux 6.3 on; read when interfaces are made
@@ -25,9 +26,9 @@ _LEAST_BUFFER_BYTES = 4 << 20
 class CoastOptions:
     """How the kernel's TCP on the coasts is set up.
 
-    congestion_control: what every connection uses, whatever it asks for itself (it goes by route, since the kernel
-    lets a namespace choose its default from some algorithms only); None leaves it to sockets and the kernel's default.
-    slow_start_after_idle: as RFC 5681 §4.1 has it, or not. Raises ValueError naming the field.
+    congestion_control: of every connection, even when a socket asks for another. It is set by route, since the kernel
+    allows only some algorithms as a namespace's default. None leaves the choice to sockets and the kernel's default.
+    slow_start_after_idle: as in RFC 5681 §4.1. Raises FieldError.
     """
 
     congestion_control: str | None = None
@@ -36,7 +37,7 @@ class CoastOptions:
     def __post_init__(self) -> None:
         """Check the name."""
         if self.congestion_control is not None and not re.fullmatch(r"[a-z0-9_]+", self.congestion_control):
-            raise ValueError(f"congestion_control: {self.congestion_control!r} is not the name of one")
+            raise FieldError("congestion_control", f"{self.congestion_control!r} is not the name of one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,8 @@ class Segment:
 class Wiring:
     """The plan of one run's interfaces.
 
-    tag: begins every name. processors: who does the relays' and the coasts' work. segments: cables in the middle, by
-    path (bridged).
+    tag: the beginning of every name. processors: those of the relays and the coasts. segments: cables between bridges
+    in the middle, by path.
     """
 
     topology: Topology
@@ -125,7 +126,7 @@ class Wiring:
         return [*lines, *(f"link set {device} multicast off up" for device in devices)]
 
     def coast_commands(self, site: str, options: CoastOptions) -> list[str]:
-        """Return lines for `ip -batch` on a coast, once the middle's have been run."""
+        """Return lines for `ip -batch` on a coast, to be run after those of the middle."""
         lines = ["link set lo up"]
         metrics = f" congctl {options.congestion_control}" if options.congestion_control else ""
         for port in self.ports:
@@ -144,7 +145,7 @@ class Wiring:
         return lines
 
     def offload_commands(self, namespace: str) -> list[list[str]]:
-        """Return commands that turn off, in a coast or the middle, whatever merges, cuts or leaves for hardware."""
+        """Return commands that turn off all offloads, which merge or split packets, in a coast or the middle."""
         if namespace == MIDDLE:
             devices = [port.middle_device for port in self.ports]
             devices += [end for each in self.segments.values() for cut in each for end in (cut.left, cut.right)]
@@ -154,7 +155,7 @@ class Wiring:
         return [["ethtool", "-K", device, *switches] for device in devices]
 
     def sysctls(self, namespace: str, options: CoastOptions) -> dict[str, str]:
-        """Return the settings of a coast or the middle, all of them per namespace. To be made before the interfaces."""
+        """Return the settings of a coast or the middle, all per namespace. Set them before the interfaces are made."""
         values = {f"net.ipv6.conf.{which}.disable_ipv6": "1" for which in ("all", "default")}
         if namespace == MIDDLE:
             return values
@@ -162,19 +163,19 @@ class Wiring:
             values[RECEIVING_PROCESSORS] = self.processors.coast_mask
         buffer_bytes = self.buffer_bytes(namespace)
         return values | {
-            "net.ipv4.conf.all.rp_filter": "0",  # an address is reached over whichever path its sender chose
+            "net.ipv4.conf.all.rp_filter": "0",  # the sender chooses the path to an address
             "net.ipv4.conf.default.rp_filter": "0",
-            "net.ipv4.tcp_no_metrics_save": "1",  # nothing is remembered from one connection for the next
+            "net.ipv4.tcp_no_metrics_save": "1",  # no connection inherits metrics of an earlier one
             "net.ipv4.tcp_slow_start_after_idle": str(int(options.slow_start_after_idle)),
             "net.ipv4.tcp_rmem": f"4096 {max(131072, buffer_bytes // 2)} {buffer_bytes}",
             "net.ipv4.tcp_wmem": f"4096 {max(16384, buffer_bytes // 8)} {buffer_bytes}",
         }
 
     def buffer_bytes(self, site: str) -> int:
-        """Return what a socket at `site` needs: four times what the fullest path can hold in flight and in its queue.
+        """Return the buffer size for a socket at `site`: four times what the largest path holds on its way and queued.
 
-        Half of a receive buffer is the kernel's overhead by its own reckoning (tcp(7), tcp_adv_win_scale), and a
-        window that has to hold back what came out of order needs the other half twice.
+        The kernel counts half of a receive buffer as its overhead (tcp(7), tcp_adv_win_scale). A window that also holds
+        data received out of order needs the other half twice.
         """
         held = [
             self.topology.path_rate_bps(port.path) * self.topology.path_rtt_s(port.path) / 8
@@ -203,11 +204,11 @@ def plan_wiring(
 ) -> Wiring:
     """Plan the interfaces of a run.
 
-    stages: how many stages of netem each path's packets go through; bridges and cables for them are laid in
-    the middle. None leaves the cables' ends in the middle to a relay. Raises ValueError for too many paths.
+    stages: how many stages of netem each path has; the middle gets bridges and cables for them. With None, a relay
+    uses the interfaces in the middle. Raises FieldError for too many paths.
     """
     if len(topology.paths) > MOST_PATHS:
-        raise ValueError(f"paths: there are more than {MOST_PATHS}")
+        raise FieldError("paths", f"there are more than {MOST_PATHS}")
     ports: list[Port] = []
     segments: dict[str, tuple[Segment, ...]] = {}
     for index, path in enumerate(topology.paths.values()):
@@ -245,9 +246,9 @@ def plan_wiring(
 
 
 def relay_groups(topology: Topology, most: int) -> tuple[tuple[str, ...], ...]:
-    """Share the paths out among at most `most` relays, so that their rates are even; returns each one's paths.
+    """Distribute the paths over at most `most` relays with about equal rates; return the paths of each relay.
 
-    Paths with a link in common stay together: a link has one queue.
+    Paths that share a link have the same relay, since a link has one queue.
     """
     parts: list[tuple[set[str], list[str]]] = []
     for path in topology.paths.values():

@@ -1,1 +1,1 @@
-"""Mininet's hosts and links as a world."""
+"""A world of Mininet's hosts and links."""

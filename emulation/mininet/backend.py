@@ -6,16 +6,18 @@ from typing import ClassVar
 
 from bicoastal.emulation.base import RunSpec
 from bicoastal.emulation.ends.kinds import coast_options
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.mininet.coasts import MininetCoasts
-from bicoastal.emulation.real.backend import Middle, RealPacketsBackend, Still
+from bicoastal.emulation.real.backend import KernelMiddle, Middle, RealPacketsBackend
+from bicoastal.emulation.traffic.flows import Flow
 
 
 class MininetBackend(RealPacketsBackend):
-    """Runs our transports over UDP, and the kernel's own TCP, on Mininet's hosts. Where Mininet is: in the guest."""
+    """Runs our transports over UDP, and the kernel's TCP, on Mininet's hosts. The guest of vagrant/ has Mininet."""
 
     name: ClassVar[str] = "mininet"
 
     def make_middle(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> Middle:
         """Return the topology on Mininet. See `RealPacketsBackend.make_middle`."""
-        return Still(stack.enter_context(MininetCoasts(spec.topology, options=coast_options(flows), seed=spec.seed)))
+        return KernelMiddle(
+            stack.enter_context(MininetCoasts(spec.topology, options=coast_options(flows), seed=spec.seed))
+        )

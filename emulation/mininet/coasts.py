@@ -1,7 +1,7 @@
-"""The coasts as hosts of Mininet's, in a network namespace of our own around them.
+"""The coasts as hosts of Mininet, inside a network namespace of the run.
 
-Mininet keeps bridges in the namespace in which it runs. Here that is one that dies with this process, so that nothing
-is left behind that would have to be swept up, and two runs cannot meet.
+Mininet makes its bridges in the namespace in which it runs. Here this namespace ends with the process, so nothing is
+left on the machine, and two runs do not share bridges.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from bicoastal.emulation.ground.cleanup import clean
 from bicoastal.emulation.ground.identity import RunDirectory
 from bicoastal.emulation.ground.namespaces import find_tool, require_tools
 from bicoastal.emulation.ground.wiring import MIDDLE, CoastOptions, Wiring
-from bicoastal.emulation.real.netem import USAGE, seeds_of
+from bicoastal.emulation.real.netem import USAGE, seed_if_taken
 from bicoastal.wan.topology import Topology
 
 _CLONE_NEWNET = 0x40000000
@@ -30,8 +30,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class MininetCoasts(Closing):
     """A topology on Mininet, ready for packets. A context manager. nodes: Mininet's, hosts before bridges.
 
-    The thread that opens it is in its namespace until it is closed. Raises UnsupportedError where the machine has no
-    Mininet, we are not root, or the kernel or netem cannot do what the links ask for.
+    The thread that makes it stays in the run's namespace until it is closed. Raises UnsupportedError where the machine
+    has no Mininet, we are not root, or the kernel or netem cannot do what the links ask for.
     """
 
     def __init__(self, topology: Topology, *, options: CoastOptions, seed: int) -> None:
@@ -42,18 +42,18 @@ class MininetCoasts(Closing):
 
             from bicoastal.emulation.mininet.topology import BicoastalTopo, plan, run_on  # noqa: PLC0415
         except ImportError as error:
-            raise UnsupportedError(f"Mininet is not there for this Python ({error}): run in the guest") from error
+            raise UnsupportedError(f"Mininet is not installed for this Python ({error}): run in the guest") from error
         if os.geteuid() != 0:
             raise UnsupportedError("Mininet has to be run as root")
         setLogLevel("warning")
-        Mininet.inited = True  # what it would do first is to raise limits of the whole machine
+        Mininet.inited = True  # otherwise Mininet first raises limits of the whole machine
         clean()
         with ExitStack() as stack:
             self.directory = stack.enter_context(RunDirectory())
             self.wiring: Wiring = plan(topology, tag=self.directory.tag)
             stack.enter_context(own_network())
             _set_sysctls(self.wiring.sysctls(MIDDLE, options))
-            topo = BicoastalTopo(wiring=self.wiring, options=options, hosts=1, seeds=seeds_of(seed, _netem_usage()))
+            topo = BicoastalTopo(wiring=self.wiring, options=options, hosts=1, seed=seed_if_taken(seed, _netem_usage()))
             self._net = Mininet(topo=topo, controller=None, build=False)
             stack.callback(self._net.stop)
             self._net.start()
@@ -68,7 +68,7 @@ class MininetCoasts(Closing):
             self._stack = stack.pop_all()
 
     def enter(self, site: str, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs `argv` on a coast; it becomes `argv`, signals, descriptors and all."""
+        """Return the command that runs `argv` on a coast in the same process, with its signals and descriptors."""
         return [find_tool("mnexec") or "mnexec", "-a", str(self._hosts[site].pid), *argv]
 
     def socket(self, site: str, family: int, kind: int, *, buffer_bytes: int = 0) -> socket.socket:
@@ -94,24 +94,24 @@ class MininetCoasts(Closing):
         return made
 
     def record(self, pid: int) -> None:
-        """Write down a process that belongs to this run, for `cleanup`."""
+        """Record a process that belongs to this run, so that `cleanup` finds it."""
         self.directory.record(pid)
 
     def close(self) -> None:
-        """Take everything down."""
+        """Stop Mininet, and remove the namespace and the directory."""
         self._stack.close()
 
 
 @contextmanager
 def own_network() -> Iterator[None]:
-    """Put this thread, and the processes that it starts, into a network namespace of their own for a while.
+    """Put this thread, and the processes that it starts, into a new network namespace inside the block.
 
     Raises UnsupportedError where that is not allowed.
     """
     before = os.open(_OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if _libc.unshare(_CLONE_NEWNET) != 0:
-            raise UnsupportedError(f"there can be no network namespace: {os.strerror(ctypes.get_errno())}")
+            raise UnsupportedError(f"no network namespace can be made: {os.strerror(ctypes.get_errno())}")
         try:
             yield
         finally:
@@ -127,7 +127,7 @@ def _enter(descriptor: int) -> None:
 
 
 def _set_sysctls(values: dict[str, str]) -> None:
-    """Set kernel parameters of the namespace that this thread is in, those that it has."""
+    """Set kernel parameters of this thread's namespace; parameters that do not exist are skipped."""
     for key, value in values.items():
         path = f"/proc/sys/{key.replace('.', '/')}"
         if os.path.exists(path):
@@ -136,6 +136,6 @@ def _set_sysctls(values: dict[str, str]) -> None:
 
 
 def _netem_usage() -> str:
-    """Return what tc says of netem here."""
+    """Return tc's help text of netem on this machine."""
     done = subprocess.run([find_tool("tc") or "tc", *USAGE[1:]], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

@@ -1,11 +1,10 @@
-"""The coasts and the WAN between them as a Mininet topology: inert data, made real by Mininet.
+"""The coasts and the WAN between them as a Mininet topology, which Mininet sets up.
 
     mn --custom emulation/mininet/topology.py --topo bicoastal[,planes=4,hosts=2,rate=5000000]
 
 Each path is a chain of bridges between the coasts. A cable between two bridges carries one stage of every link in each
-direction, on the interface that packets leave by: first its transmitter, then its wire, as `emulation.real.netem`
-has them, and its `DEPARTURE` on the hosts' interfaces. Mininet's own `TCLink` options (bw, delay, loss) can be given to
-any cable as well.
+direction, on the interface through which packets leave. The stages are those of `emulation.real.netem`, in their order,
+with `DEPARTURE` on the hosts' interfaces. A cable also accepts Mininet's own `TCLink` options (bw, delay, loss).
 """
 
 import re
@@ -21,6 +20,7 @@ from mininet.topo import Topo
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ground.wiring import OFFLOADS, CoastOptions, Wiring, plan_wiring
 from bicoastal.emulation.real import netem
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
@@ -29,9 +29,9 @@ MOST_HOSTS = 100  # of a coast
 
 
 def run_on(node: Node, argv: Sequence[str], text: str = "") -> str:
-    """Run a short command on a node; return what it wrote. Raises UnsupportedError with its own words when it fails.
+    """Run a short command on a node; return its output. Raises UnsupportedError with its error output when it fails.
 
-    Mininet's `cmd` would go on as if nothing had been.
+    Mininet's `cmd` would ignore the failure.
     """
     done = subprocess.run(
         ["mnexec", "-a", str(node.pid), *argv], input=text, capture_output=True, text=True, check=False
@@ -43,7 +43,7 @@ def run_on(node: Node, argv: Sequence[str], text: str = "") -> str:
 
 
 class CoastHost(Host):  # type: ignore[misc]
-    """A host whose kernel parameters are set before it has any interface. sysctls: by name."""
+    """A host whose kernel parameters are set before it has an interface. sysctls: values by name."""
 
     def __init__(self, name: str, sysctls: Mapping[str, str] | None = None, **parameters: Any) -> None:
         super().__init__(name, **parameters)
@@ -52,7 +52,7 @@ class CoastHost(Host):  # type: ignore[misc]
 
 
 class Bridge(LinuxBridge):  # type: ignore[misc]
-    """A learning bridge; its interfaces may be called what they like, and a failure is not passed over."""
+    """A learning bridge, whose interfaces may have any names; a failure raises an error."""
 
     def start(self, _controllers: Sequence[object]) -> None:
         """Make the bridge."""
@@ -65,10 +65,10 @@ class Bridge(LinuxBridge):  # type: ignore[misc]
 
 
 class StageInterface(TCIntf):  # type: ignore[misc]
-    """An interface that can carry a stage of a link: `stage` holds the words of `tc qdisc add dev … root`."""
+    """An interface with a stage of a link. `stage`: the words after `tc qdisc add dev … root`."""
 
     def config(self, mtu: int | None = None, stage: Sequence[str] | None = None, **parameters: Any) -> Any:
-        """Configure the interface as Mininet does; then size, offloads and stage. Raises UnsupportedError."""
+        """Configure the interface as Mininet does, then its offloads, MTU and stage. Raises UnsupportedError."""
         result = super().config(**parameters)
         switches = [word for offload in OFFLOADS for word in (offload, "off")]
         run_on(self.node, ["ethtool", "-K", self.name, *switches])
@@ -80,7 +80,7 @@ class StageInterface(TCIntf):  # type: ignore[misc]
 
 
 class Cable(Link):  # type: ignore[misc]
-    """A virtual cable whose ends are wherever the nodes are, in the root namespace or in any other."""
+    """A virtual cable between two nodes, each in the root namespace or in any other."""
 
     def __init__(self, one: Node, other: Node, **parameters: Any) -> None:
         parameters.setdefault("cls1", StageInterface)
@@ -100,7 +100,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
     """Hosts on both coasts, and a chain of bridges for every path between them.
 
     wiring: names, addresses and cables, from `plan`; without it, `planes` paths of `rate` bit/s with 60 ms of RTT and
-    one packet lost in 10,000. hosts: how many at each coast, called like the site and counted from 1. seeds: as for
+    one packet lost in 10,000. hosts: the number at each coast, with the site's name and a number from 1. seed: as for
     `netem.path_stages`. Raises ValueError, UnsupportedError for what netem cannot express.
     """
 
@@ -108,7 +108,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
         self,
         wiring: Wiring | None = None,
         options: CoastOptions | None = None,
-        seeds: netem.Seeds | None = None,
+        seed: int | None = None,
         hosts: int = 2,
         planes: int = 4,
         rate: float = 5e6,
@@ -116,7 +116,7 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
     ) -> None:
         """Add nodes and links."""
         if not 1 <= hosts <= MOST_HOSTS:
-            raise ValueError(f"hosts: {hosts} is not between 1 and {MOST_HOSTS}")
+            raise FieldError("hosts", f"{hosts} is not between 1 and {MOST_HOSTS}")
         wiring = wiring or plan(default_topology(planes, rate), tag="wan")
         self.names = host_names(wiring.sites)
         for site, name in self.names.items():
@@ -126,16 +126,16 @@ class BicoastalTopo(Topo):  # type: ignore[misc]
                 address = _address(first.address, number)
                 self.addHost(_numbered(name, number), cls=CoastHost, ip=f"{address}/24", sysctls=sysctls)
         for index, path in enumerate(wiring.topology.paths):
-            self._add_path(wiring, path, index, hosts, seeds)
+            self._add_path(wiring, path, index, hosts, seed)
 
-    def _add_path(self, wiring: Wiring, path: str, index: int, hosts: int, seeds: netem.Seeds | None) -> None:
+    def _add_path(self, wiring: Wiring, path: str, index: int, hosts: int, seed: int | None) -> None:
         left, right = wiring.ports_of(path)
         segments = wiring.segments[path]
         bridges = [f"{wiring.tag}{index}b{number}" for number in range(len(segments) + 1)]
         for bridge in bridges:
             self.addSwitch(bridge, cls=Bridge)
         mtu = {"mtu": left.mtu_bytes}
-        forth, back = netem.path_stages(wiring.topology, path, seeds)
+        forth, back = netem.path_stages(wiring.topology, path, seed)
         for segment, one, other, outward, inward in zip(
             segments, bridges[:-1], bridges[1:], forth, reversed(back), strict=True
         ):
@@ -169,7 +169,7 @@ def plan(topology: Topology, *, tag: str) -> Wiring:
 
 
 def default_topology(planes: int, rate_bps: float) -> Topology:
-    """Return `planes` paths of their own between two coasts, 60 ms of RTT each, jumbo frames, one loss in 10,000."""
+    """Return `planes` separate paths between two coasts, each with an RTT of 60 ms, jumbo frames, loss 1e-4."""
     names = [f"plane{number}" for number in range(int(planes))]
     return Topology(
         sites=(Site(name="west"), Site(name="east")),
@@ -190,7 +190,7 @@ def default_topology(planes: int, rate_bps: float) -> Topology:
 
 
 def host_names(sites: Sequence[str]) -> dict[str, str]:
-    """Return what the hosts of each site are called, before their number: like the site where Mininet can have that."""
+    """Return the name of each site's hosts, without their number: the site's, where Mininet accepts it."""
     return {
         site: site if _NAME.fullmatch(site) and not site[-1].isdigit() else f"coast{chr(ord('a') + at)}"
         for at, site in enumerate(sites)
@@ -202,7 +202,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _address(first: str, number: int) -> str:
-    """Return the address of a coast's host on a path: two apart, since both coasts share the subnet."""
+    """Return the address of a coast's host on a path; they differ by two, since both coasts share the subnet."""
     network, _, last = first.rpartition(".")
     return f"{network}.{int(last) + 2 * number}"
 

@@ -1,8 +1,7 @@
-"""How much real traffic this machine can carry without the machine itself becoming the bottleneck.
+"""How much real traffic this machine can carry before the machine itself is the bottleneck.
 
-Everything in real time costs processor time per packet: the relay for every frame, and the coasts' processes for every
-packet of a transport that is not the kernel's. Both costs are measured here, once, and a run that would need more than
-a share of the processors is refused rather than clipped.
+In real time every packet takes processor time: the relay's for every frame, and the coasts' processes' for every packet
+of a sans-IO transport. Both times are measured once. A run that needs more than a share of the processors is refused.
 """
 
 import os
@@ -13,30 +12,30 @@ from dataclasses import dataclass
 from functools import cache
 
 from bicoastal.emulation.base import JobSpec, RunSpec, TransportUse, UnsupportedError
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.ground.wiring import relay_groups
 from bicoastal.emulation.probing.host import measure_transfer
 from bicoastal.emulation.simulator import SimulatorBackend
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.allreduce import AllReduceSpec
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from bicoastal.wan.units import format_rate
 
-RELAY_SHARE = 0.5  # of its processor: at half of what it can carry, the relay is punctual
-COASTS_SHARE = 0.6  # of the processors that are left, taken by both coasts' processes
-PROCESSORS_PER_RELAY = 3  # as `processors.share_out` has it
+RELAY_SHARE = 0.5  # of its processor: at half of its capacity, the relay is on time
+COASTS_SHARE = 0.6  # of the remaining processors, for both coasts' processes
+PROCESSORS_PER_RELAY = 3  # as in `processors.share_out`
 FRAMES_PER_DATA_PACKET = 1.5  # an acknowledgement for every second packet: RFC 9293 §3.8.6.3
-_SIM_TO_REAL = 2.0  # real sockets and a loop that waits cost more than the sum of what is measured apart
+_SIM_TO_REAL = 2.0  # real sockets and a waiting loop take more than the sum of the separate measurements
 _MTU_BYTES = 1500
 _SAMPLE_BYTES = 3_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a run asks for while all its links are full: data packets per second, both directions together.
+    """What a run needs while all its links are full: data packets per second, both directions together.
 
-    relayed_per_s: on the paths of the relay with the most. own_per_s: of transports whose machines run in the coasts'
-    processes. rate_bps: summed over the links in use, one direction.
+    relayed_per_s: on the paths of the busiest relay. own_per_s: of sans-IO transports, which run in the coasts'
+    processes. rate_bps: the sum over the links in use, in one direction.
     """
 
     relayed_per_s: float
@@ -45,7 +44,7 @@ class Demand:
 
     @classmethod
     def of(cls, spec: RunSpec, flows: Sequence[Flow], *, relays: int) -> "Demand":
-        """Return what `spec` asks for, with `relays` relays between the coasts."""
+        """Return what `spec` needs, with `relays` relays between the coasts."""
         topology = spec.topology
         ways: dict[tuple[str, str], bool] = {}  # (path, from) -> whether a machine of ours drives it
         for flow in flows:
@@ -64,9 +63,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCeiling:
-    """What this machine can carry. frame_s: processor time that the relay takes for a frame; packet_s: that both ends
-    of one of our transports take together for a data packet, its acknowledgement included; processors: how many there
-    are.
+    """What this machine can carry.
+
+    frame_s: processor time of the relay for a frame. packet_s: processor time of both ends of a sans-IO transport for a
+    data packet and its acknowledgement. processors: their number.
     """
 
     frame_s: float
@@ -75,7 +75,7 @@ class MachineCeiling:
 
     @property
     def relays(self) -> int:
-        """How many relays have a processor of their own."""
+        """The number of relays that have their own processor."""
         return max(1, self.processors // PROCESSORS_PER_RELAY)
 
     @property
@@ -85,21 +85,23 @@ class MachineCeiling:
 
     @property
     def own_per_s(self) -> float:
-        """Data packets per second that our transports can carry."""
+        """Data packets per second that sans-IO transports can carry."""
         return COASTS_SHARE * max(1, self.processors - self.relays) / self.packet_s
 
     @property
     def rate_bps(self) -> float:
-        """The largest rate, summed over links that the kernel's TCP fills in both directions, with the largest frames
-        that Ethernet usually has (9000 octets)."""
+        """The largest sum of link rates that the kernel's TCP can fill in both directions, in bit/s.
+
+        The packets have 9000 octets, as in the largest usual Ethernet frames.
+        """
         return self.relays * self.relayed_per_s * 9000 * 8 / 2
 
     def least_scale(self, demand: Demand) -> float:
-        """Return by how much rates have to be divided, 1 or more."""
+        """Return the least divisor of rates, 1 or more."""
         return max(1.0, demand.relayed_per_s / self.relayed_per_s, demand.own_per_s / self.own_per_s)
 
     def require(self, demand: Demand) -> None:
-        """Raise UnsupportedError, with the ceiling, for a run that asks for more."""
+        """Raise UnsupportedError, which names the ceiling, for a run that needs more."""
         scale = self.least_scale(demand)
         if scale > 1.0:
             asked, ceiling = format_rate(demand.rate_bps), format_rate(demand.rate_bps / scale)
@@ -111,21 +113,21 @@ class MachineCeiling:
 
 @cache
 def machine_ceiling() -> MachineCeiling:
-    """Measure what this machine can carry; takes about 3 s, once in a process.
+    """Measure what this machine can carry; this takes about 3 s, once in a process.
 
-    Raises UnsupportedError where there can be no relay, RunFailedError when it carries nothing.
+    Raises UnsupportedError where no relay can run, RunFailedError when it carries nothing.
     """
     report = measure_transfer(rate_bps=5e9, delay_s=2e-3, duration_s=1.0).report
     return MachineCeiling(
         frame_s=report.cpu_share * report.elapsed_s / report.lateness.count,
-        # the least of three: whatever else runs meanwhile can only add
+        # the least of three measurements, since other processes can only add time
         packet_s=_SIM_TO_REAL * min(_machines_s() + FRAMES_PER_DATA_PACKET * _sockets_s() for _ in range(3)),
         processors=len(os.sched_getaffinity(0)),
     )
 
 
 def _machines_s() -> float:
-    """Return what both ends of a transport of ours take for a data packet: the simulator runs them, octets and all."""
+    """Return the processor time of both ends of a sans-IO transport for a data packet, encoded, in the simulator."""
     link = LinkSpec(name="link", a="west", b="east", rate_bps=1e9, delay_s=0.01, mtu_bytes=_MTU_BYTES)
     spec = RunSpec(
         name="ceiling",
@@ -151,7 +153,7 @@ def _machines_s() -> float:
 
 
 def _sockets_s(count: int = 2000) -> float:
-    """Return what the kernel takes to send and to receive a datagram, on the loopback interface."""
+    """Return the processor time of the kernel to send and receive a datagram on the loopback interface."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,

@@ -1,6 +1,7 @@
-"""How true a path stays to its specification while it carries a load: round trips, rate, and losses.
+"""Measures how well a path keeps to its specification under load: round trips, rate and losses.
 
-A load of full packets goes one way; ping, which knows nothing of this project, tells the round trip meanwhile.
+A load of full packets is sent in one direction. Meanwhile the system's ping, an independent program, measures round
+trips.
 """
 
 import os
@@ -14,8 +15,8 @@ from bicoastal.emulation.base import RunFailedError
 from bicoastal.emulation.closing import Closing
 from bicoastal.emulation.ground.coasts import Coasts
 from bicoastal.emulation.ground.namespaces import find_tool, require_tools
-from bicoastal.emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile
 from bicoastal.emulation.probing.judgement import binomial_tail, expect, wire_rate_factor
+from bicoastal.emulation.probing.trains import Line, PacketTrain, arrival_rate, quantile, send_trains
 
 _PING_INTERVAL_S = 0.01
 _PING_BYTES = 84  # an IP packet with ping's 56 bytes of data: ping(8)
@@ -27,7 +28,7 @@ _MEAN = re.compile(r"= [\d.]+/([\d.]+)/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTrips:
-    """What ping saw: mean and 99th percentile, and what the specification says, in seconds."""
+    """The round trips of ping, in seconds. wanted_s: according to the specification."""
 
     count: int
     mean_s: float
@@ -39,9 +40,9 @@ class RoundTrips:
 class Loaded:
     """A path under a load of `load` times its rate, one way.
 
-    rate_bps, wanted_bps: at which the load arrived, and would have on the link as specified, in bits on its wire.
-    sent, lost: full packets. expected_loss: share that the link loses by chance; below a load of 1 nothing else may be
-    lost. From a load of 1 on, a full queue is part of the round trip that is wanted.
+    rate_bps: at which the load arrived, in bits on the link's wire. wanted_bps: according to the specification. sent,
+    lost: full packets. expected_loss: share that the link loses by chance; below a load of 1 no other loss is allowed.
+    From a load of 1 on, the wanted round trip includes a full queue.
     """
 
     load: float
@@ -54,26 +55,26 @@ class Loaded:
 
     @property
     def expected_lost(self) -> float:
-        """The mean of the binomial."""
+        """The mean of the binomial distribution."""
         return self.sent * self.expected_loss
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the binomial."""
+        """The standard deviation of the binomial distribution."""
         return sqrt(self.sent * self.expected_loss * (1.0 - self.expected_loss))
 
     @property
     def improbability(self) -> float:
-        """The probability of a count at least as far out on its side: `judgement.binomial_tail`."""
+        """The probability of a count at least as extreme on its side: `judgement.binomial_tail`."""
         return binomial_tail(self.lost, self.sent, self.expected_loss)
 
 
 def measure_loaded(coasts: Coasts, path: str, *, load: float, duration_s: float, packet_bytes: int) -> Loaded:
     """Send full IP packets of `packet_bytes` from the first site of `path` to its last, at `load` times its rate.
 
-    A load of 0 is ping alone; one above 1 fills the queue, and only then is the rate the link's and not the sender's.
-    duration_s: of the load. Nothing else may be sent meanwhile. Raises RunFailedError when nothing comes back, and
-    UnsupportedError without the program ping, or (`judgement.expect`) where losses cannot be foretold.
+    With a load of 0 only ping runs. A load above 1 fills the queue; only then is the measured rate that of the link and
+    not that of the sender. duration_s: of the load. No other traffic may be sent meanwhile. Raises RunFailedError when
+    no reply arrives, and UnsupportedError without ping, or where losses cannot be predicted (`judgement.expect`).
     """
     require_tools("ping")
     topology = coasts.wiring.topology
@@ -91,18 +92,18 @@ def measure_loaded(coasts: Coasts, path: str, *, load: float, duration_s: float,
             line = Line(coasts, path, back=False)
             try:
                 packets_per_s = load * slowest.rate_bps / wire_bits
-                flight = Flight(
+                train = PacketTrain(
                     line=line,
                     packet_bytes=packet_bytes,
                     count=round(duration_s * packets_per_s),
                     interval_s=1.0 / packets_per_s,
                     catches_up=load > 1.0,
                 )
-                fly([flight])
+                send_trains([train])
             finally:
                 line.close()
-            sent, lost = flight.count, flight.count - len(flight.arrived_s)
-            rate_bps = arrival_rate(flight, wire_bits, 8 * slowest.queue_limit_bytes)
+            sent, lost = train.count, train.count - len(train.arrived_s)
+            rate_bps = arrival_rate(train, wire_bits, 8 * slowest.queue_limit_bytes)
         mean_s, times_s = ping.result()
     return Loaded(
         load=load,
@@ -121,7 +122,7 @@ def measure_loaded(coasts: Coasts, path: str, *, load: float, duration_s: float,
 
 
 class _Ping(Closing):
-    """ping, from the first site of a path to its last. A context manager, which ends it."""
+    """A ping process from the first site of a path to its last. A context manager, which ends it."""
 
     def __init__(self, coasts: Coasts, path: str, *, count: int) -> None:
         near, far = coasts.wiring.ports_of(path)
@@ -138,17 +139,17 @@ class _Ping(Closing):
         self._longest_s = count * _PING_INTERVAL_S + _PATIENCE_S
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
     def result(self) -> tuple[float, Sequence[float]]:
-        """Wait for its end; return the mean of the round trips, and each, in seconds. Raises RunFailedError."""
+        """Wait for its end; return the mean round trip and all round trips, in seconds. Raises RunFailedError."""
         try:
             said, _ = self._process.communicate(timeout=self._longest_s)
         except subprocess.TimeoutExpired:
             raise RunFailedError(f"ping did not end within {self._longest_s:.0f} s") from None
         mean = _MEAN.search(said)
         if mean is None:
-            raise RunFailedError(f"ping saw no round trip: {' '.join(said.split())[-200:]}")
+            raise RunFailedError(f"ping measured no round trip: {' '.join(said.split())[-200:]}")
         return float(mean[1]) * 1e-3, [float(each) * 1e-3 for each in _ROUND_TRIP.findall(said)]

@@ -1,4 +1,4 @@
-"""What this machine can do, found by trying it, and for each thing that is missing the one command that adds it."""
+"""Finds out what this machine can do by trying it, and names the command that adds each missing feature."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ _PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing that a machine has or lacks. remedy: the command that adds it, empty where there is none or no need."""
+    """A feature that a machine has or lacks. remedy: the command that adds it; empty for none, or when not needed."""
 
     name: str
     available: bool
@@ -43,11 +43,11 @@ _UNTRIED_RELAY = Fact(name="relay", available=False, detail=_UNTRIED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """How much the relay can carry here, of kernel TCP at MTU 1500, both ends on this machine.
+    """How much the relay can carry here, of kernel TCP at MTU 1500, with both ends on this machine.
 
-    tcp_bps: goodput of one connection that nothing else limits. packets_per_s: frames relayed meanwhile, both ways.
-    cpu_share: of a core, the relay's. half_p99_s: the relay's lateness, 99th percentile, at half of that rate.
-    real_time: whether the relay had a real-time priority.
+    tcp_bps: goodput of one connection that only the relay limits. packets_per_s: frames relayed meanwhile, in both
+    directions. cpu_share: of a core, by the relay. half_p99_s: the relay's lateness, 99th percentile, at half of that
+    rate. real_time: whether the relay had a real-time priority.
     """
 
     tcp_bps: float
@@ -59,13 +59,13 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What a machine can do. ceiling: None where there are no namespaces, or it was not asked for."""
+    """What a machine can do. ceiling: None where there are no namespaces, or when it was not requested."""
 
     facts: tuple[Fact, ...]
     ceiling: Ceiling | None
 
     def has(self, name: str) -> bool:
-        """Say whether the thing called `name` is there. Raises KeyError for a name that is none."""
+        """Return whether the feature `name` is available. Raises KeyError for an unknown name."""
         for fact in self.facts:
             if fact.name == name:
                 return fact.available
@@ -73,7 +73,7 @@ class HostFacts:
 
 
 def survey(*, with_ceiling: bool = True) -> HostFacts:
-    """Find out what this machine can do; the ceiling takes about 5 s."""
+    """Find out what this machine can do; measuring the ceiling takes about 5 s."""
     facts = [
         _tool("ip", "iproute2"),
         _tool("tc", "iproute2"),
@@ -102,7 +102,7 @@ def survey(*, with_ceiling: bool = True) -> HostFacts:
 
 
 def _relay(*, with_ceiling: bool) -> tuple[Fact, Ceiling | None]:
-    """Find out by using it whether there can be a relay."""
+    """Find out whether a relay can run, by running one."""
     try:
         if with_ceiling:
             return Fact(name="relay", available=True), measure_ceiling()
@@ -130,7 +130,7 @@ def _namespaces(name: str, *, rootless: bool) -> Fact:
 
 
 def _inside(scratch: Namespaces) -> list[Fact]:
-    """Try in a scratch namespace what needs no more than one."""
+    """Try the features that need only one scratch namespace."""
 
     def attempt(name: str, commands: Sequence[str], remedy: str) -> Fact:
         for command in commands:
@@ -162,7 +162,7 @@ def _modules_directory() -> Path:
 
 
 def _module_remedy(module: str) -> str:
-    """Return the command that loads a module which this kernel has, else nothing."""
+    """Return the command that loads a module of this kernel, or "" when it has no such module."""
     listing = _modules_directory() / "modules.dep"
     if not listing.exists():
         return ""
@@ -192,7 +192,7 @@ def _mptcp() -> Fact:
 
 
 def _datagram_buffers() -> Fact:
-    """Tell whether a UDP socket can hold what is on its way: as root always, else as the machine's limit says."""
+    """Return whether a UDP socket's buffer can be large enough: always for root, else by the machine's limit."""
     limit = int(Path("/proc/sys/net/core/rmem_max").read_text(encoding="ascii"))
     enough = is_capable(_CAP_NET_ADMIN) or limit >= _ENOUGH_BUFFER_BYTES
     detail = (
@@ -205,7 +205,7 @@ def _datagram_buffers() -> Fact:
 
 
 def _backlogs() -> Fact:
-    """Tell whether a large window's burst fits between two interfaces; the limit is the whole machine's."""
+    """Return whether the burst of a large window fits between two interfaces; the limit is of the whole machine."""
     limit = int(Path("/proc/sys/net/core/netdev_max_backlog").read_text(encoding="ascii"))
     enough = limit >= _ENOUGH_BACKLOG_PACKETS
     detail = "" if enough else f"bursts of more than {limit} packets are cut before the relay sees them"
@@ -222,7 +222,7 @@ def _real_time() -> Fact:
 def measure_ceiling(*, duration_s: float = 1.5) -> Ceiling:
     """Measure how much the relay can carry here.
 
-    Raises UnsupportedError where there can be no relay, RunFailedError when it carries nothing.
+    Raises UnsupportedError where no relay can run, RunFailedError when it carries nothing.
     """
     full = measure_transfer(rate_bps=5e9, delay_s=2e-3, duration_s=duration_s)
     half = measure_transfer(rate_bps=full.tcp_bps / 2, delay_s=2e-3, duration_s=duration_s)
@@ -238,7 +238,7 @@ def measure_ceiling(*, duration_s: float = 1.5) -> Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """What a connection carried, bit/s of payload, and what the relay says of it."""
+    """What a connection carried, bit/s of payload, and the relay's report."""
 
     tcp_bps: float
     report: RelayReport
@@ -306,9 +306,9 @@ def _time_transfer(sender: socket.socket, receiver: socket.socket, relays: Relay
 
 
 def machine_features() -> frozenset[str]:
-    """Return what transports may require (`TransportSpec.requires`) and this machine's kernel has."""
+    """Return the features that transports may require (`TransportSpec.requires`) and this machine has."""
     features = {f"kernel {name}" for name in available_congestion_controls()}
     if _mptcp().available:
         features.add("kernel mptcp")
-    features.add("learned windows")  # routes of namespaces of our own can always be changed
+    features.add("learned windows")  # the routes of a run's namespaces can always be changed
     return frozenset(features)

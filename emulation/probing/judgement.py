@@ -1,23 +1,25 @@
-"""What a probe should find on a path, and whether what it found will do. Pure arithmetic on a topology."""
+"""The figures that a probe should measure on a path, and whether measured figures agree with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, lgamma, log, log1p, prod
+from math import exp, lgamma, log, log1p, prod
 
+from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.wan.checks import check_not_negative, check_positive
 from bicoastal.wan.loss import Combined, GilbertElliott, LossSpec, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed
 from bicoastal.wan.topology import LinkSpec, Topology
+from bicoastal.wan.units import INFINITY
 
-_EARLY_S = 0.2e-3  # clocks that are compared, and token buckets that are full
+_EARLY_S = 0.2e-3  # for differences between clocks, and for full token buckets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
-    """How far off a path may be.
+    """The allowed deviations of a path.
 
-    delay_s, delay_share: its one-way delay may be late by the larger of the two. rate_share: of the rate, either way.
-    significance: how improbable a count of losses must be before it is called wrong. Raises ValueError.
+    delay_s, delay_share: the one-way delay may be later by the larger of the two. rate_share: of the rate, in both
+    directions. significance: a count of losses less probable than this is wrong. Raises FieldError.
     """
 
     delay_s: float = 1e-3
@@ -34,12 +36,12 @@ class Tolerances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What one direction of a path should be like.
+    """The expected figures of one direction of a path.
 
-    delay_s: one way, for the datagrams of the delay measurement. spread_s: how much later jitter may make the median.
-    rate_bps: on the wire of the slowest link, framing included, less what is lost. loss: share of the loss
-    measurement's datagrams that do not arrive, None where it cannot be foretold. clustering: variance of the number of
-    losses over that of a binomial one (1: independent losses).
+    delay_s: one way, for the datagrams of the delay measurement. spread_s: by how much jitter may delay the median.
+    rate_bps: on the wire of the slowest link, framing included, without the lost share. loss: share of the loss
+    measurement's datagrams that do not arrive, None where it cannot be predicted. clustering: variance of the number of
+    losses over the variance of a binomial number (1: independent losses).
     """
 
     delay_s: float
@@ -51,7 +53,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What one direction of a path is like. offered_bps: how fast the train was sent, in the same bits as rate_bps."""
+    """The measured figures of one direction of a path. offered_bps: the train's sending rate, in bits as rate_bps."""
 
     delay_p50_s: float
     delay_p99_s: float
@@ -63,7 +65,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectionProbe:
-    """One direction ("a>b") of a path: as it should be, and as it is. problems: what is off, with both figures."""
+    """One direction ("a>b") of a path. problems: deviations, with the expected and the measured figure."""
 
     path: str
     direction: str
@@ -81,15 +83,14 @@ def wire_rate_factor(topology: Topology, path: str, packet_bytes: int) -> float:
 def expect(
     topology: Topology, path: str, *, back: bool, delay_bytes: int, rate_bytes: int, loss_bytes: int
 ) -> Expected:
-    """Return what a direction of a path should be like, to IP packets of the given sizes."""
+    """Return the expected figures of one direction of a path, for IP packets of the given sizes."""
     overhead_bytes = topology.paths[path].overhead_bytes
-    links = topology.path_links(path)
-    starts = topology.paths[path].sites[:-1]
+    sites = topology.paths[path].sites
     delay_s = spread_s = 0.0
     losses: list[tuple[LinkSpec, LossSpec]] = []
-    for link, start in zip(links, starts, strict=True):
-        backwards = (link.a != start) != back
-        losses.append((link, link.loss_back if backwards and link.loss_back is not None else link.loss))
+    for directed in DirectedLink.along(topology, path, from_site=sites[-1 if back else 0]):
+        link = directed.spec
+        losses.append((link, directed.loss))
         delay_s += link.delay_s + (delay_bytes + overhead_bytes + link.framing_bytes) * 8 / link.rate_bps
         spread_s += link.jitter_s + (link.reorder_delay_s if link.reorder >= 0.5 else 0.0)
     of_train = _combined_loss(losses, rate_bytes + overhead_bytes)
@@ -103,7 +104,7 @@ def expect(
 
 
 def _combined_loss(losses: Sequence[tuple[LinkSpec, LossSpec]], wire_bytes: int) -> float | None:
-    """Return the share that is lost on the way, or arrives damaged and is then dropped for its checksum."""
+    """Return the share that is lost, or that arrives damaged and is dropped because of its checksum."""
     shares = [(link, expected_loss(loss, wire_bytes)) for link, loss in losses]
     if any(share is None for _, share in shares):
         return None
@@ -111,7 +112,7 @@ def _combined_loss(losses: Sequence[tuple[LinkSpec, LossSpec]], wire_bytes: int)
 
 
 def expected_loss(loss: LossSpec, wire_bytes: int) -> float | None:
-    """Return the long-run loss of packets that belong to no burst; None where it depends on what has gone before."""
+    """Return the long-run loss of packets that belong to no burst; None where it depends on earlier packets."""
     match loss:
         case TailOfBurst():
             return 0.0
@@ -129,8 +130,8 @@ def expected_loss(loss: LossSpec, wire_bytes: int) -> float | None:
 def clustering(loss: LossSpec) -> float:
     """Return the variance of the number of losses in many packets, over that of independent losses at the same rate.
 
-    1 + 2 * (sum over lags of the covariance) / variance; the states' autocorrelation at lag k is
-    (1 - good_to_bad - bad_to_good)^k. Losses that come in bursts are clustered: a factor of 2b - 1 for a mean burst b.
+    1 + 2 * (sum over lags of the covariance) / variance; the states' autocorrelation at lag k is (1 - good_to_bad -
+    bad_to_good)^k. Losses in bursts are clustered: the factor is 2b - 1 for a mean burst of b packets.
     """
     if isinstance(loss, Combined):
         return max(clustering(part) for part in loss.parts)
@@ -174,7 +175,7 @@ def binomial_tail(count: int, trials: int, probability: float) -> float:
 
 
 def loss_is_credible(lost: int, sent: int, expected: Expected, significance: float) -> bool:
-    """Say whether `lost` of `sent` may be due to chance. Clustered losses count as that many fewer independent ones."""
+    """Return whether `lost` of `sent` may be due to chance. Clustered losses count as fewer independent ones."""
     if expected.loss is None:
         return True
     if expected.loss in (0.0, 1.0):
@@ -187,16 +188,16 @@ def loss_is_credible(lost: int, sent: int, expected: Expected, significance: flo
 
 
 def judge_delay(expected: Expected, measured_s: float, tolerances: Tolerances) -> str:
-    """Return what is off about a direction's median delay, or nothing."""
+    """Return the deviation of a direction's median delay as a sentence, or ""."""
     late_s = max(tolerances.delay_s, tolerances.delay_share * expected.delay_s)
     if expected.delay_s - _EARLY_S <= measured_s <= expected.delay_s + expected.spread_s + late_s:
         return ""
-    found = "nothing arrived" if measured_s == inf else f"{measured_s * 1e3:.2f} ms"
+    found = "nothing arrived" if measured_s == INFINITY else f"{measured_s * 1e3:.2f} ms"
     return f"one-way delay: {found}, wanted {expected.delay_s * 1e3:.2f} ms"
 
 
 def judge_rate(expected: Expected, measured_bps: float, offered_bps: float, tolerances: Tolerances) -> str:
-    """Return what is off about a direction's rate, or nothing."""
+    """Return the deviation of a direction's rate as a sentence, or ""."""
     if abs(measured_bps / expected.rate_bps - 1.0) <= tolerances.rate_share:
         return ""
     found = f"rate: {measured_bps / 1e6:.4g} Mbit/s, wanted {expected.rate_bps / 1e6:.4g} Mbit/s"
@@ -206,7 +207,7 @@ def judge_rate(expected: Expected, measured_bps: float, offered_bps: float, tole
 
 
 def judge_loss(expected: Expected, lost: int, sent: int, tolerances: Tolerances) -> str:
-    """Return what is off about a direction's loss, or nothing."""
+    """Return the deviation of a direction's loss as a sentence, or ""."""
     if loss_is_credible(lost, sent, expected, tolerances.significance):
         return ""
     return f"loss: {lost} of {sent} packets, wanted a share of {expected.loss:.3g}"

@@ -1,16 +1,14 @@
-"""Measure every path before it is used: delay, rate and loss against the specification.
+"""Measures every path before it is used, and compares delay, rate and loss with the specification.
 
-A link that was set up wrong (a kernel without netem, a queue of 25 packets, "Gbps" read as gigabytes) makes figures
-that look fine. Both ends' sockets are in this process, so one clock stamps both; arrivals are stamped by the kernel.
+A link that was set up wrongly (a kernel without netem, a queue of 25 packets, "Gbps" read as gigabytes) gives figures
+that look plausible. Both ends' sockets are in this process, so one clock stamps both; the kernel stamps arrivals.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from bicoastal.emulation.base import RunFailedError, UnsupportedError
 from bicoastal.emulation.ground.coasts import Coasts
-from bicoastal.emulation.probing.flights import Flight, Line, arrival_rate, fly, quantile, rate_between
 from bicoastal.emulation.probing.judgement import (
     DirectionProbe,
     Expected,
@@ -22,23 +20,26 @@ from bicoastal.emulation.probing.judgement import (
     judge_rate,
     wire_rate_factor,
 )
+from bicoastal.emulation.probing.trains import Line, PacketTrain, arrival_rate, quantile, rate_between, send_trains
 from bicoastal.wan.topology import Topology
-from bicoastal.wan.units import format_rate
+from bicoastal.wan.units import INFINITY, format_rate
 
 _SMALL_BYTES = 92  # IP packet of the delay and loss measurements
 _DELAY_PACKETS = 100
 _DELAY_INTERVAL_S = 4e-3
-_TRAIN_S = 0.25  # of the link's own time
+_TRAIN_S = 0.25  # of the link's time
 _TRAIN_PACKETS = (60, 6000)
-_FIT_IN_QUEUE = 5  # packets of a train, one of them being sent: in a queue of fewer a steady train alone finds no room
-_EXCESS = 1.3  # how much faster than the link the train is sent, so that the queue never runs dry
-_LONGEST_S = 60.0  # of all trains together; more would be a link that nobody waits for
+_FIT_IN_QUEUE = (
+    5  # packets of a train, the one in transmission included; in a smaller queue a steady train loses packets
+)
+_EXCESS = 1.3  # the train's rate over the link's, so that the queue is never empty
+_LONGEST_S = 60.0  # of all trains together; slower links are refused
 _LOSS_SHARE = 0.25  # of the rate: no queue builds up
 _LOSS_PACKETS_PER_S = 8000  # all directions together
-_LOSSES_WANTED = 20.0  # if they can be had in the time
+_LOSSES_WANTED = 20.0  # where the time allows it
 _LOSS_PACKETS = 200  # at least
 _ATTEMPTS = 3
-_TOLD = 2  # problems, in a sentence for people
+_TOLD = 2  # problems that a message names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class ProbeResult:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is off, one sentence each, with the measured and the wanted figure."""
+        """The deviations, one sentence each, with the measured and the wanted figure."""
         return tuple(f"{each.path} {each.direction} {one}" for each in self.directions for one in each.problems)
 
     def require(self) -> None:
@@ -61,20 +62,20 @@ class ProbeResult:
 
 
 def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: float = 1.5) -> ProbeResult:
-    """Measure every path. Nothing else may be sent meanwhile, and relays should be calm (`Relays(calm=True)`).
+    """Measure every path. No other traffic may be sent meanwhile, and relays should be calm (`Relays(calm=True)`).
 
-    loss_time_s: for how long losses are counted, on all paths at once; delays take half a second more, and rates half
-    a second for each path. A delay or a rate that is off is measured again, twice at most: a busy machine disturbs one
-    train, a wrong link all of them. Losses are counted once, or chance would have three chances.
-    Raises RunFailedError when sockets cannot be had, UnsupportedError for links so slow that this takes minutes.
+    loss_time_s: how long losses are counted, on all paths at once. Delays take half a second more, and rates half a
+    second for each path. A delay or a rate outside its tolerance is measured again, at most twice: a busy machine
+    disturbs one train, a wrong link disturbs all. Losses are counted once; repetition would change their significance.
+    Raises RunFailedError when sockets cannot be made, UnsupportedError for links so slow that this takes minutes.
     """
     tolerances = tolerances or Tolerances()
     topology = coasts.wiring.topology
     require_measurable(topology)
-    lines: list[_Line] = []
+    lines: list[_ExpectedLine] = []
     try:
         for path in topology.paths:
-            lines += [_Line(coasts, path, back=back) for back in (False, True)]
+            lines += [_ExpectedLine(coasts, path, back=back) for back in (False, True)]
         delays = _measure_delays(lines, tolerances)
         rates = [_measure_rate(topology, line, tolerances) for line in lines]
         losses = _count_losses(topology, lines, loss_time_s)
@@ -108,8 +109,8 @@ def probe(coasts: Coasts, *, tolerances: Tolerances | None = None, loss_time_s: 
     return ProbeResult(directions=tuple(found))
 
 
-class _Line(Line):
-    """A line, what it should be like, and the size of the IP packets of its train."""
+class _ExpectedLine(Line):
+    """A line with its expected figures, and the size of the IP packets of its train."""
 
     def __init__(self, coasts: Coasts, path: str, *, back: bool) -> None:
         super().__init__(coasts, path, back=back)
@@ -133,7 +134,7 @@ def require_measurable(topology: Topology) -> None:
 
 
 def _train_bytes(topology: Topology, path: str, mtu_bytes: int) -> int:
-    """Return the size of the IP packets of a train: full ones, or as many to a queue as keep its link busy."""
+    """Return the size of a train's IP packets: full packets, or smaller ones so that enough fit in the queue."""
     overhead_bytes = topology.paths[path].overhead_bytes
     fitting = min(
         link.queue_limit_bytes // _FIT_IN_QUEUE - link.framing_bytes - overhead_bytes
@@ -142,7 +143,7 @@ def _train_bytes(topology: Topology, path: str, mtu_bytes: int) -> int:
     return max(_SMALL_BYTES, min(mtu_bytes, fitting))
 
 
-def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list[float]]:
+def _measure_delays(lines: Sequence[_ExpectedLine], tolerances: Tolerances) -> list[list[float]]:
     """Return the delays of the small datagrams that arrived on every line, sorted; infinity when none did."""
     found: dict[int, list[float]] = {}
     for _ in range(_ATTEMPTS):
@@ -153,18 +154,20 @@ def _measure_delays(lines: Sequence[_Line], tolerances: Tolerances) -> list[list
         ]
         if not wanting:
             break
-        flights = [
-            Flight(line=lines[number], packet_bytes=_SMALL_BYTES, count=_DELAY_PACKETS, interval_s=_DELAY_INTERVAL_S)
+        trains = [
+            PacketTrain(
+                line=lines[number], packet_bytes=_SMALL_BYTES, count=_DELAY_PACKETS, interval_s=_DELAY_INTERVAL_S
+            )
             for number in wanting
         ]
-        fly(flights)
-        for number, flight in zip(wanting, flights, strict=True):
-            delays = [arrived_s - flight.sent_s[at] for at, arrived_s in flight.arrived_s.items()]
-            found[number] = sorted(delays) or [inf]
+        send_trains(trains)
+        for number, train in zip(wanting, trains, strict=True):
+            delays = [arrived_s - train.sent_s[at] for at, arrived_s in train.arrived_s.items()]
+            found[number] = sorted(delays) or [INFINITY]
     return [found[number] for number in range(len(lines))]
 
 
-def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tuple[float, float]:
+def _measure_rate(topology: Topology, line: _ExpectedLine, tolerances: Tolerances) -> tuple[float, float]:
     """Return at what rate a train arrived, and at what rate it was sent, in bits on the wire."""
     wire_bits = wire_rate_factor(topology, line.path, line.train_bytes) * line.train_bytes
     link_bps = topology.path_rate_bps(line.path)
@@ -173,23 +176,23 @@ def _measure_rate(topology: Topology, line: _Line, tolerances: Tolerances) -> tu
     measured: list[tuple[float, float]] = []
     for _ in range(_ATTEMPTS):
         count = min(most, max(fewest, round(_TRAIN_S * link_bps / wire_bits)))
-        flight = Flight(
+        train = PacketTrain(
             line=line,
             packet_bytes=line.train_bytes,
             count=count,
             interval_s=wire_bits / (link_bps * _EXCESS),
             catches_up=True,
         )
-        fly([flight])
-        measured.append((arrival_rate(flight, wire_bits, queue_bits), rate_between(count, flight.sent_s, wire_bits)))
+        send_trains([train])
+        measured.append((arrival_rate(train, wire_bits, queue_bits), rate_between(count, train.sent_s, wire_bits)))
         if not judge_rate(line.expected, *measured[-1], tolerances):
             break
     return min(measured, key=lambda each: abs(each[0] - line.expected.rate_bps))
 
 
-def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> list[tuple[int, int]]:
+def _count_losses(topology: Topology, lines: Sequence[_ExpectedLine], time_s: float) -> list[tuple[int, int]]:
     """Return how many datagrams were sent on each line, and how many of them did not arrive."""
-    flights = []
+    trains: list[PacketTrain] = []
     for line in lines:
         slowest = topology.path_rate_bps(line.path)
         wire_bits = wire_rate_factor(topology, line.path, _SMALL_BYTES) * _SMALL_BYTES
@@ -197,6 +200,6 @@ def _count_losses(topology: Topology, lines: Sequence[_Line], time_s: float) -> 
         most = max(1, round(time_s * packets_per_s))
         wanted = _LOSSES_WANTED / line.expected.loss if line.expected.loss else most
         count = min(most, max(_LOSS_PACKETS, round(wanted)))
-        flights.append(Flight(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
-    fly(flights)
-    return [(flight.count, flight.count - len(flight.arrived_s)) for flight in flights]
+        trains.append(PacketTrain(line=line, packet_bytes=_SMALL_BYTES, count=count, interval_s=1.0 / packets_per_s))
+    send_trains(trains)
+    return [(train.count, train.count - len(train.arrived_s)) for train in trains]

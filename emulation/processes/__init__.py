@@ -1,1 +1,1 @@
-"""The processes of a run: how they are started and ended, and what they say to one another."""
+"""The processes of a run: how they start and end, and the messages between them."""

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from bicoastal.emulation.processes.wire_format import WireFormat, WireFormatError
 
-LARGEST_MESSAGE_BYTES = 1 << 28  # time series of hours; what claims to be longer is no message of ours
+LARGEST_MESSAGE_BYTES = 1 << 28  # enough for time series of hours; a longer message is an error
 _LENGTH = struct.Struct("!I")
 _CHUNK_BYTES = 1 << 20
 
@@ -20,13 +20,13 @@ Received = TypeVar("Received")
 
 
 class ChannelClosedError(Exception):
-    """There is nobody at the other end any more; the message says why, as far as the kernel knows."""
+    """The other end is closed; the message is the kernel's reason, where there is one."""
 
 
 class Channel(Generic[Sent, Received]):
-    """One end. sends, receives: how messages are written that go out, and read that come in.
+    """One end. sends, receives: the formats of outgoing and of incoming messages.
 
-    It takes the socket over, and waits for it: sending until there is room, receiving until a message is whole.
+    It owns the socket, and its calls block: `send` until there is room, `receive` until a message is complete.
     """
 
     def __init__(self, end: socket.socket, *, sends: WireFormat[Sent], receives: WireFormat[Received]) -> None:
@@ -44,7 +44,8 @@ class Channel(Generic[Sent, Received]):
     def send(self, message: Sent) -> None:
         """Send a message.
 
-        Raises ChannelClosedError when nobody reads it, WireFormatError when it is not as declared or too long.
+        Raises ChannelClosedError when the other end is closed, WireFormatError for a message that is not as declared or
+        is too long.
         """
         octets = self._sends.encode(message)
         if len(octets) > LARGEST_MESSAGE_BYTES:
@@ -55,10 +56,10 @@ class Channel(Generic[Sent, Received]):
             raise ChannelClosedError(error.strerror or str(error)) from error
 
     def receive(self, time_limit_s: float | None = None) -> Received:
-        """Return the next message; wait for it, no longer than `time_limit_s` where that is given.
+        """Return the next message; wait for it, at most `time_limit_s` where that is given.
 
-        Raises TimeoutError (after which the channel is of no more use), ChannelClosedError when the other end is gone,
-        WireFormatError when what has come is no message.
+        Raises TimeoutError (the channel cannot be used after it), ChannelClosedError when the other end is closed,
+        WireFormatError when the octets are not a message.
         """
         until_s = None if time_limit_s is None else time.monotonic() + time_limit_s
         (length,) = _LENGTH.unpack(self._take(_LENGTH.size, until_s))
@@ -83,5 +84,5 @@ class Channel(Generic[Sent, Received]):
         return bytes(taken)
 
     def close(self) -> None:
-        """Close this end; the other one notices."""
+        """Close this end; the other end receives ChannelClosedError."""
         self._socket.close()

@@ -1,6 +1,6 @@
-"""What the coordinator of a real-time run and the coasts' processes say to each other.
+"""The messages between the coordinator of a real-time run and the processes of coasts and services.
 
-The coordinator gives orders, a coast tells what has come of them::
+The coordinator sends orders, and a coast answers with news::
 
     CoastPlan                                     Ready, or Refused
     Connect        begin the handshakes           Connected, one for each flow that the coast sends on
@@ -11,10 +11,10 @@ The coordinator gives orders, a coast tells what has come of them::
     SendBackground one message                    BackgroundArrived, from the far end
     Finish                                        Finished, and the process ends
 
-and at any time Broken, when a transport gives up or delivers what it should not. Services have a process of their own::
+and at any time Broken, when a transport gives up or delivers wrong data. Services have separate processes::
 
     ServicePlan                                   Ready, or Refused
-    Connect                                       Noticed, at once, so that nothing is lost should it be killed
+    Connect                                       Noticed, at once, so that no notice is lost when it is killed
     Finish                                        Finished, and the process ends
 
 Times are seconds from the run's epoch, an instant on CLOCK_MONOTONIC, which all processes of one kernel share.
@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.lateness import Lateness
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.credentials import Credentials
 from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.emulation.realtime.lateness import Lateness
 from bicoastal.emulation.records import FlowSample, NoticeRecord
+from bicoastal.emulation.traffic.ledger import Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,9 @@ class PathEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAddress:
-    """Where the services of a transport are to be had: the sites at which they stand, in their order, and a socket.
+    """Where to reach the services of a transport: their sites, in their order, and a Unix socket.
 
-    credentials: of whoever is told the address.
+    credentials: of the process that receives the address.
     """
 
     transport: str
@@ -60,12 +60,11 @@ class ServiceAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoastPlan:
-    """What a coast's process needs to know.
+    """The first order to a coast's process.
 
-    token: 16 hexadecimal digits; what comes without it is a stranger's. secret: hexadecimal digits, from which keys are
-    made; it is told over this channel alone. first_port: of the ports that flows use.
-    marks_bursts: whether datagrams carry the place in their burst (`frames.burst_to_tos`). processors: where to run,
-    empty for anywhere.
+    token: 16 hexadecimal digits; packets without it are not the run's. secret: hexadecimal digits, from which keys are
+    made; it is sent over this channel alone. first_port: of the ports that flows use. marks_bursts: whether datagrams
+    carry their place in the burst (`frames.burst_to_tos`). processors: those to run on, empty for any.
     """
 
     spec: RunSpec
@@ -81,9 +80,9 @@ class CoastPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
-    """What the process that hosts a transport's services needs to know: where to listen, and with what credentials.
+    """The first order to the process of a transport's services: the socket to listen on, and its credentials.
 
-    generation: how many have stood in its place before. encapsulation_bytes: see `services.place_services`.
+    generation: how many times it was restarted. encapsulation_bytes: see `placement.place_services`.
     processors: as for `CoastPlan`.
     """
 
@@ -96,14 +95,14 @@ class ServicePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """Zero is at `epoch_s`, seconds on CLOCK_MONOTONIC: begin the handshakes then."""
+    """The run's time begins at `epoch_s`, seconds on CLOCK_MONOTONIC: begin the handshakes then."""
 
     epoch_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Make an iteration's gradients, and sum them up inside the coast."""
+    """Make an iteration's gradients and sum them inside the coast."""
 
     job: str
     iteration: int
@@ -111,7 +110,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Offer what has been prepared at `begins_s`."""
+    """Offer the prepared messages at `begins_s`."""
 
     job: str
     iteration: int
@@ -128,7 +127,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Close:
-    """The iteration is over, complete or not: tell what was counted."""
+    """The iteration is over, complete or not: report what was counted."""
 
     job: str
     iteration: int
@@ -136,7 +135,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBackground:
-    """Send the next message of other traffic, counted from 1, at `begins_s`."""
+    """Send the message of background traffic with this number, counted from 1, at `begins_s`."""
 
     name: str
     number: int
@@ -145,17 +144,17 @@ class SendBackground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The run is over: tell the rest and end."""
+    """The run is over: report the remaining records and end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """Everything is there: sockets are bound, transports made."""
+    """Sockets are bound and transports are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The plan cannot be carried out here, in one sentence."""
+    """The plan cannot be executed on this machine; the reason is one sentence."""
 
     reason: str
 
@@ -170,7 +169,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The gradients stand ready."""
+    """The gradients are ready."""
 
     job: str
     iteration: int
@@ -178,7 +177,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
-    """The coast has received all that it waits for, the last of it at `at_s`."""
+    """The coast has received every message of the iteration, the last one at `at_s`."""
 
     job: str
     iteration: int
@@ -217,8 +216,8 @@ class Arrived:
 class Closed:
     """What this coast's ends did in an iteration.
 
-    late_s: by how much it began after its instant. tallies: by flow, of the end that is here. cpu_share: of one core,
-    between beginning and completion, or until it was closed.
+    late_s: time from the ordered instant until it began. tallies: by flow, of the end at this coast. cpu_share: of one
+    core, from the beginning until completion, or until the iteration was closed.
     """
 
     job: str
@@ -232,7 +231,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundArrived:
-    """A flow's part of a message of other traffic is here, octet for octet."""
+    """A flow's part of a message of background traffic has arrived, with all octets correct."""
 
     name: str
     flow: str
@@ -242,7 +241,7 @@ class BackgroundArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The run cannot go on, in one sentence. transport: it is the transport's failure, not the process's."""
+    """The run cannot continue; the reason is one sentence. transport: the transport failed, and not the process."""
 
     reason: str
     transport: bool = True
@@ -250,14 +249,14 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """Something that the records are to tell has happened at a service."""
+    """A service has something to record."""
 
     notice: NoticeRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The rest: time series and notices of the ends that are here, and how late the process was with what was due."""
+    """The remaining records: time series and notices of the ends at this coast, and how late its events were."""
 
     samples: tuple[FlowSample, ...]
     notices: tuple[NoticeRecord, ...]
@@ -276,9 +275,9 @@ SERVICE_NEWS: WireFormat[ServiceNews] = WireFormat(ServiceNews)
 
 
 def require_ready(name: str, said: News | ServiceNews) -> None:
-    """Raise what a process's first word means unless it is ready; name: the process's, for sentences.
+    """Check that a process's first news is `Ready`. name: of the process, for messages.
 
-    UnsupportedError when it cannot carry out its plan, RunFailedError for anything else.
+    Raises UnsupportedError when it cannot execute its plan, RunFailedError for anything else.
     """
     match said:
         case Ready():
@@ -288,4 +287,4 @@ def require_ready(name: str, said: News | ServiceNews) -> None:
         case Broken(reason=reason):
             raise RunFailedError(f"{name} broke: {reason}")
         case other:
-            raise RunFailedError(f"{name} said {type(other).__name__}, out of turn")
+            raise RunFailedError(f"{name} sent {type(other).__name__} at the wrong time")

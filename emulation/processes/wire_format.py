@@ -1,12 +1,11 @@
-"""Frozen dataclasses as JSON and back, by their declared types: what processes of a run say to each other.
+"""Encodes frozen dataclasses as JSON, and decodes them by their declared types, for messages between processes.
 
-The reader knows beforehand what it will read: every field's type is in its class, and where a field may hold one of
-several classes, its declaration lists them. Data can choose from that list and nothing else; they name no module, run
-no code and leave out no field. Both ends are the same program, so that whatever is unknown, missing or of another type
-is an error.
+The types decide what can be read: every field's type is in its class, and a field that may hold one of several classes
+lists them. The data can select a class from this list and nothing else. They cannot name a module, run code or leave
+out a field. Both ends are the same program, so an unknown or missing field, or one of another type, is an error.
 
 Supported are dataclasses, None, bool, int, float (finite), str, Literal, tuples, mappings from str and unions of them.
-A dataclass is an object with all its fields; one of several is an object whose only key is the name of the class.
+A dataclass is an object with all its fields. One of several classes is an object whose only key is the class's name.
 """
 
 import json
@@ -23,13 +22,13 @@ from bicoastal.wan.recorded_loss import Listed, Trace
 KINDS: Mapping[type, tuple[type, ...]] = {
     LossSpec: (NoLoss, Bernoulli, Periodic, GilbertElliott, TailOfBurst, Listed, Trace, Combined)
 }
-"""Which classes a field may hold that is declared as an abstract one."""
+"""The classes that a field may hold when it is declared with an abstract class."""
 
 Value = TypeVar("Value")
 
 
 class WireFormatError(ValueError):
-    """A value or a message that has not the declared form; one sentence that begins with the place, if it has one."""
+    """A value or a message does not have the declared form; the message is one sentence and begins with the place."""
 
     def __init__(self, problem: str, place: tuple[str, ...] = ()) -> None:
         super().__init__(f"{'.'.join(place)}: {problem}" if place else problem)
@@ -37,30 +36,30 @@ class WireFormatError(ValueError):
         self.place = place
 
     def within(self, key: str) -> "WireFormatError":
-        """Return the same error as seen from one level further out."""
+        """Return the same error with `key` before its place."""
         return WireFormatError(self.problem, (key, *self.place))
 
 
 class WireFormat(Generic[Value]):
-    """How values of one declared type are written and read: `WireFormat[Order](Order)`, where `Order` may be a union.
+    """Encodes and decodes values of one declared type: `WireFormat[Order](Order)`, where `Order` may be a union.
 
-    Raises TypeError for a type that has no form here.
+    Raises TypeError for a type that is not supported.
     """
 
     def __init__(self, declared: Any) -> None:
         self._rule = _Rules().rule(declared)
 
     def encode(self, value: Value) -> bytes:
-        """Return the value as JSON in ASCII. Raises WireFormatError when something in it is not as declared."""
+        """Return the value as JSON in ASCII. Raises WireFormatError when a part of it is not as declared."""
         return json.dumps(self._rule.write(value), allow_nan=False, separators=(",", ":")).encode("ascii")
 
     def decode(self, octets: bytes) -> Value:
-        """Return the value that `encode` made the octets of. Raises WireFormatError for any others."""
+        """Return the value that `encode` encoded. Raises WireFormatError for any other octets."""
         try:
             data = json.loads(octets.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
             value: Value = self._rule.read(data)
         except RecursionError:
-            raise WireFormatError("there is no end to its depth") from None
+            raise WireFormatError("it is nested too deeply") from None
         except WireFormatError:
             raise
         except ValueError as error:  # of the decoders alone: rules raise nothing else
@@ -85,7 +84,7 @@ def _shown(value: object) -> str:
 
 
 class _Rule(ABC):
-    """One declared type. fits: whether a value could be of it; shaped: whether data could; both only at a glance."""
+    """One declared type. fits: whether a value may have it. shaped: whether data may have it. Both check little."""
 
     @abstractmethod
     def fits(self, value: object) -> bool: ...
@@ -101,7 +100,7 @@ class _Rule(ABC):
 
 
 class _Plain(_Rule):
-    """What is the same in JSON as outside."""
+    """A type whose values are the same in JSON and in Python."""
 
     def shaped(self, data: object) -> bool:
         return self.fits(data)
@@ -111,7 +110,7 @@ class _Plain(_Rule):
 
 
 class _Scalar(_Plain):
-    """None, a truth value, a number or text; what is declared as float may be an int: PEP 484, "The numeric tower"."""
+    """None, a bool, a number or text. A float may be given as an int: PEP 484, "The numeric tower"."""
 
     def __init__(self, declared: type) -> None:
         self._types: tuple[type, ...] = (float, int) if declared is float else (declared,)
@@ -135,7 +134,7 @@ def _is_finite(number: float) -> bool:
 
 
 class _OneOf(_Plain):
-    """A Literal: one of a few values."""
+    """A Literal: one of the listed values."""
 
     def __init__(self, values: Sequence[object]) -> None:
         self._values = values
@@ -221,7 +220,7 @@ class _Dataclass(_Rule):
         self.parts: dict[str, _Rule] = {}
 
     def fits(self, value: object) -> bool:
-        return type(value) is self.made  # what a subclass adds would be lost
+        return type(value) is self.made  # the fields of a subclass would be lost
 
     def shaped(self, data: object) -> bool:
         return isinstance(data, dict)
@@ -244,8 +243,8 @@ class _Dataclass(_Rule):
             raise WireFormatError(str(error)) from error
         for name, value in values.items():
             held = getattr(made, name)
-            if held is not value and held != value:  # a name that a mapping and its part disagree about, for one
-                raise WireFormatError(f"{name}: {self.made.__name__} does not hold it as it was given")
+            if held is not value and held != value:  # for example a name that a mapping and its part give differently
+                raise WireFormatError(f"{name}: {self.made.__name__} changes its value")
         return made
 
 
@@ -278,7 +277,7 @@ class _Named(_Rule):
 
 
 class _Union(_Rule):
-    """What is of one type or of another, told apart at a glance."""
+    """A union of types, which `fits` and `shaped` tell apart."""
 
     def __init__(self) -> None:
         self.members: Sequence[_Rule] = ()
@@ -293,13 +292,13 @@ class _Union(_Rule):
         for member in self.members:
             if member.fits(value):
                 return member.write(value)
-        raise WireFormatError(f"{_shown(value)} is of none of the types that are allowed here")
+        raise WireFormatError(f"{_shown(value)} has none of the allowed types")
 
     def read(self, data: Any) -> Any:
         for member in self.members:
             if member.shaped(data):
                 return member.read(data)
-        raise WireFormatError(f"{_shown(data)} is of none of the types that are allowed here")
+        raise WireFormatError(f"{_shown(data)} has none of the allowed types")
 
 
 def _inside(act: Any, key: str, item: Any) -> Any:
@@ -340,14 +339,14 @@ class _Rules:
         elif isinstance(declared, type) and is_dataclass(declared):
             self._make_dataclass(declared)
         else:
-            raise TypeError(f"{declared!r} has no form on the wire")
+            raise TypeError(f"{declared!r} cannot be encoded")
 
     def _make_dataclass(self, declared: type) -> None:
         self._made[declared] = rule = _Dataclass(declared)
         hints = get_type_hints(declared)
         for field in fields(declared):
             if not field.init:
-                raise TypeError(f"{declared.__name__}.{field.name} has no form on the wire: it is not given when made")
+                raise TypeError(f"{declared.__name__}.{field.name} cannot be encoded: it is not given when made")
             rule.parts[field.name] = self.rule(hints[field.name])
 
     def _make_named(self, declared: Any, choices: Sequence[type]) -> None:
@@ -355,7 +354,7 @@ class _Rules:
         for choice in choices:
             part = self.rule(choice)
             if not isinstance(part, _Dataclass) or choice.__name__ in rule.choices:
-                raise TypeError(f"{choice!r} cannot be told from the others by its name")
+                raise TypeError(f"{choice!r} has the name of another one")
             rule.choices[choice.__name__] = part
 
     def _make_union(self, declared: Any, members: Sequence[Any]) -> None:
@@ -374,5 +373,5 @@ class _Rules:
         shapes: tuple[object, ...] = ([], {})
         for shape in shapes:
             if sum(rule.shaped(shape) for rule in rules) > 1:
-                raise TypeError(f"{declared!r} has no form on the wire: two of its types look alike")
+                raise TypeError(f"{declared!r} cannot be encoded: two of its types cannot be distinguished")
         union.members = rules

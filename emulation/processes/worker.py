@@ -1,7 +1,7 @@
-"""How a process of a run begins and ends: `python -m emulation.… FD`, with one end of a socket pair.
+"""The main function of a run's processes: `python -m bicoastal.emulation.… FD`, with one end of a socket pair.
 
-It takes its plan, does as it is ordered, tells what went wrong in one sentence, and ends when told to, with SIGTERM,
-and when nobody is left at the other end of the socket.
+A process receives its plan, executes orders, and reports an error in one sentence. It ends when it is ordered to, with
+SIGTERM, and when the other end of the socket is closed.
 """
 
 import os
@@ -27,21 +27,21 @@ _PR_SET_TIMERSLACK = 29
 
 
 class Worker(Protocol):
-    """What a process does once it has its plan."""
+    """What a process runs when it has its plan."""
 
     def run(self) -> None:
-        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone."""
+        """Execute orders until the last one. Raises ChannelClosedError when the coordinator has ended."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release every resource."""
 
 
 class Plan(Protocol):
-    """What it is made from. processors: where to run, empty for anywhere."""
+    """What a worker is made from. processors: those to run on, empty for any."""
 
     @property
     def processors(self) -> tuple[int, ...]:
-        """Where to run, empty for anywhere."""
+        """The processors to run on, empty for any."""
 
 
 PlanT = TypeVar("PlanT", bound=Plan)
@@ -58,11 +58,11 @@ def work(
 ) -> int:
     """Serve the coordinator at the other end of the socket; return the exit status.
 
-    place: where a plan's worker is, for sentences. priority: of real time, where the machine allows it.
+    place: the place of a plan's worker, for messages. priority: in real time, where the machine allows it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, who then ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the coordinator too, which then ends this process
     signal.signal(signal.SIGTERM, _terminate)
-    CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; else waiting takes 50 µs longer than asked
+    CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; the default makes every wait up to 50 µs longer
     channel: Channel[Any, Any] = Channel(socket.socket(fileno=int(sys.argv[1])), sends=sends, receives=receives)
     try:
         plan = channel.receive()
@@ -70,7 +70,7 @@ def work(
             raise ValueError("the first order is not a plan")
         if plan.processors:
             os.sched_setaffinity(0, plan.processors)
-        with suppress(PermissionError):  # an ordinary user does without
+        with suppress(PermissionError):  # an ordinary user does not get it
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
         try:
             worker = make(plan, channel)
@@ -80,34 +80,34 @@ def work(
         except OSError as error:
             channel.send(Refused(reason=f"the sockets of {place(plan)} cannot be made: {error.strerror or error}"))
             return 1
-        except Exception as error:  # a third party's transport may raise anything; the coordinator is to know what
-            channel.send(Broken(reason=_told(error), transport=False))
+        except Exception as error:  # a third party's transport may raise anything, which the coordinator reports
+            channel.send(Broken(reason=_described(error), transport=False))
             return 1
         try:
             worker.run()
         except SpinningError as error:
-            channel.send(Broken(reason=str(error), transport=False))  # the machine would go on spinning
+            channel.send(Broken(reason=str(error), transport=False))  # the machine would not stop by itself
             return 1
         except ChannelClosedError:
             raise
         except Exception as error:  # as above
-            channel.send(Broken(reason=_told(error), transport=False))
+            channel.send(Broken(reason=_described(error), transport=False))
             return 1
         finally:
             worker.close()
     except ChannelClosedError:
-        return 1  # nobody is left to tell
+        return 1  # there is no coordinator to report to
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself, and nothing may come between
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends now, and a signal must not interrupt that
     return 0
 
 
-def _told(error: Exception) -> str:
-    """Return what went wrong and where, without the traceback that the coordinator has no use for."""
+def _described(error: Exception) -> str:
+    """Return the error and its place in the code, without the traceback."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error}"
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: what follows is the end
+    signal.signal(number, signal.SIG_IGN)  # ignore further ones: the process is ending
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""A process of a run as the coordinator has it: started on a coast, ordered, heard, and ended."""
+"""Starts a process of a run, sends its orders, receives its news, and ends it."""
 
 import os
 import signal
@@ -12,30 +12,30 @@ from bicoastal.emulation.base import RunFailedError
 from bicoastal.emulation.processes.channel import Channel, ChannelClosedError
 from bicoastal.emulation.processes.wire_format import WireFormat, WireFormatError
 
-_PATIENCE_S = 60.0  # for a process that has to answer at once
-_LAST_BREATH_S = 2.0  # between a process's last word and its end
+_PATIENCE_S = 60.0  # for an answer that takes no work
+_EXIT_TIME_S = 2.0  # between a process's last message and its end
 
 Order = TypeVar("Order")
 News = TypeVar("News")
 
 
 class WorkerGround(Protocol):
-    """Where processes can be started."""
+    """The namespaces of a run, or the hosts of Mininet, in which processes are started."""
 
     def enter(self, site: str, argv: Sequence[str]) -> list[str]:
         """Return the command that runs `argv` on a coast."""
 
     def record(self, pid: int) -> None:
-        """Write down a process of this run."""
+        """Record a process of this run, so that `cleanup` finds it."""
 
 
 class WorkerProcess(Generic[Order, News]):
-    """A process that was started on a coast, or in the middle, at the other end of a channel.
+    """A process on a coast or in the middle, at the other end of a channel.
 
-    module: what runs, with the channel's descriptor as its argument.
+    module: the module that it runs, with the channel's descriptor as its argument.
     """
 
-    end_time_limit_s = 60.0  # from being told to end until it is killed
+    end_time_limit_s = 60.0  # from SIGTERM until it is killed
 
     def __init__(
         self, ground: WorkerGround, site: str, module: str, *, orders: WireFormat[Order], news: WireFormat[News]
@@ -43,7 +43,8 @@ class WorkerProcess(Generic[Order, News]):
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                ground.enter(site, [sys.executable, "-m", module, str(theirs.fileno())]),
+                # -P: the current directory is searched only where this process searches it too
+                ground.enter(site, [sys.executable, "-P", "-m", module, str(theirs.fileno())]),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -58,11 +59,11 @@ class WorkerProcess(Generic[Order, News]):
 
     @property
     def pid(self) -> int:
-        """The process that was started for it."""
+        """The process's number."""
         return self._process.pid
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
+        """End the process with SIGTERM, and with SIGKILL after `end_time_limit_s`."""
         self.channel.close()
         self._process.terminate()
         try:
@@ -73,7 +74,7 @@ class WorkerProcess(Generic[Order, News]):
 
 
 class WorkerHandle(WorkerProcess[Order, News]):
-    """A process that serves a channel (`emulation.processes.worker`). name: "the process of …", for sentences.
+    """A process that serves a channel (`emulation.processes.worker`). name: "the process of …", for messages.
 
     Raises RunFailedError when it dies.
     """
@@ -91,15 +92,15 @@ class WorkerHandle(WorkerProcess[Order, News]):
         self.name = name
         super().__init__(ground, site, module, orders=orders, news=news)
 
-    def tell(self, order: Order) -> None:
-        """Give it an order."""
+    def send(self, order: Order) -> None:
+        """Send an order."""
         try:
             self.channel.send(order)
         except ChannelClosedError as error:
             raise RunFailedError(f"{self.name} has died: {self.cause_of_death()}") from error
 
-    def hear(self, time_limit_s: float = _PATIENCE_S) -> News:
-        """Return what it tells next."""
+    def receive(self, time_limit_s: float = _PATIENCE_S) -> News:
+        """Return the next news."""
         try:
             return self.channel.receive(time_limit_s)
         except TimeoutError:
@@ -107,12 +108,12 @@ class WorkerHandle(WorkerProcess[Order, News]):
         except ChannelClosedError:
             raise RunFailedError(f"{self.name} has died: {self.cause_of_death()}") from None
         except WireFormatError as error:
-            raise RunFailedError(f"{self.name} cannot be understood: {error}") from error
+            raise RunFailedError(f"{self.name} sent what cannot be decoded: {error}") from error
 
     def cause_of_death(self) -> str:
-        """Return how a process has ended that has closed its end of the channel."""
+        """Return how a process that has closed its end of the channel has ended."""
         try:
-            status = self._process.wait(_LAST_BREATH_S)
+            status = self._process.wait(_EXIT_TIME_S)
         except subprocess.TimeoutExpired:
             return "it has closed its end"
         if status >= 0:

@@ -1,6 +1,6 @@
-"""Worlds of real packets: what they do alike, whatever stands between the coasts.
+"""What all worlds with real packets have in common, for every kind of middle between the coasts.
 
-Every path is measured before it is used; then the coasts' processes run what the coordinator orders.
+Every path is measured before it is used. Then the coasts' processes execute the coordinator's orders.
 """
 
 import time
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from bicoastal.emulation.base import Backend, Capabilities, RunSpec, UnsupportedError
-from bicoastal.emulation.flows import Flow, plan_flows
 from bicoastal.emulation.ground.coasts import Coasts
 from bicoastal.emulation.probing.ceiling import Demand, machine_ceiling
 from bicoastal.emulation.probing.host import machine_features
@@ -20,10 +19,11 @@ from bicoastal.emulation.probing.probe import probe
 from bicoastal.emulation.processes.coordination import PathEnd
 from bicoastal.emulation.real.coordinator import Conducted, Coordinator
 from bicoastal.emulation.records import IterationRecord, LinkRecord, QueueSample, RunRecord, Status
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
 
-_LEAD_S = 0.1  # from when everything is ready until zero
+_LEAD_S = 0.1  # from when everything is ready until the run's time is zero
 
 
 class RealPacketsBackend(Backend):
@@ -37,19 +37,19 @@ class RealPacketsBackend(Backend):
 
     @abstractmethod
     def make_middle(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> "Middle":
-        """Return the coasts of a run and what stands between them; enter into `stack` whatever has to be left again.
+        """Return the coasts of a run and the middle between them; register on `stack` what has to be closed.
 
-        Raises UnsupportedError where there can be none.
+        Raises UnsupportedError where the machine or the links do not allow it.
         """
 
     def capabilities(self) -> Capabilities:
-        """Return what this machine can do; the first time, its ceiling is measured, which takes seconds."""
+        """Return what this machine can do. The first call measures its ceiling, which takes seconds."""
         return Capabilities(
             name=self.name, real_time=True, features=machine_features(), max_rate_bps=machine_ceiling().rate_bps
         )
 
     def least_scale(self, spec: RunSpec) -> float:
-        """Return by how much rates and payloads have to be divided here. See `Backend.least_scale`."""
+        """Return the least divisor of rates and payloads for this machine. See `Backend.least_scale`."""
         ceiling = machine_ceiling()
         return ceiling.least_scale(Demand.of(spec, plan_flows(spec, self.registry), relays=ceiling.relays))
 
@@ -71,9 +71,9 @@ class RealPacketsBackend(Backend):
                 Coordinator(
                     spec,
                     flows,
-                    _Ground(middle.coasts),
+                    _CoastsForCoordinator(middle.coasts),
                     processors=middle.coasts.wiring.processors.coasts,
-                    marks_bursts=speaks_of_bursts(spec.topology),
+                    marks_bursts=depends_on_bursts(spec.topology),
                     on_begin=middle.begin_iteration,
                 )
             )
@@ -83,58 +83,61 @@ class RealPacketsBackend(Backend):
 
 
 class Middle(ABC):
-    """What stands between the coasts in one run."""
+    """What forwards packets between the coasts in one run.
+
+    pids: processes without which no packet arrives.
+    """
 
     coasts: Coasts
-    pids: Sequence[int] = ()  # of processes without which nothing arrives
+    pids: Sequence[int] = ()
 
     @abstractmethod
     def start(self, epoch_s: float) -> None:
-        """Let the run's time be zero at `epoch_s`: links, streams and counts begin anew."""
+        """Begin the run's time at `epoch_s`, with fresh links, streams and counts."""
 
     @abstractmethod
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
-        """Take note of when an iteration of the first job begins."""
+        """Announce when an iteration of the first job begins."""
 
     @abstractmethod
-    def finish(self) -> "Passage":
-        """Return what the middle did since `start`."""
+    def finish(self) -> "MiddleRecord":
+        """Return what the middle has recorded since `start`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """What the middle did, and what makes the figures doubtful."""
+class MiddleRecord:
+    """What the middle has recorded. doubts: reasons to doubt the run's figures, one sentence each."""
 
     links: tuple[LinkRecord, ...] = ()
     queues: tuple[QueueSample, ...] = ()
     doubts: tuple[str, ...] = ()
 
 
-class Still(Middle):
-    """Queueing disciplines of the kernel's, which run already and count nothing that begins anew."""
+class KernelMiddle(Middle):
+    """Queueing disciplines of the kernel. They already run, and they keep no records."""
 
     def __init__(self, coasts: Coasts) -> None:
         self.coasts = coasts
 
     def start(self, epoch_s: float) -> None:
-        """There is nothing to begin."""
+        """Do nothing: the queueing disciplines have no clock of the run."""
 
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
-        """There are no events: `netem.stage_counts` refuses links that have some."""
+        """Do nothing: `netem.stage_counts` refuses links with events."""
 
-    def finish(self) -> "Passage":
-        """Return nothing but that."""
-        return Passage()
+    def finish(self) -> "MiddleRecord":
+        """Return an empty record."""
+        return MiddleRecord()
 
 
-def speaks_of_bursts(topology: Topology) -> bool:
-    """Tell whether any link's loss depends on a packet's place in its burst."""
+def depends_on_bursts(topology: Topology) -> bool:
+    """Return whether the loss of any link depends on a packet's place in its burst."""
     return any(link.reads_bursts for link in topology.links.values())
 
 
-def _put_together(name: str, spec: RunSpec, conducted: Conducted, passage: Passage) -> RunRecord:
-    """Return the record of a run; what makes it doubtful as a whole makes every iteration so."""
-    doubts = (*passage.doubts, *conducted.doubts)
+def _put_together(name: str, spec: RunSpec, conducted: Conducted, record: MiddleRecord) -> RunRecord:
+    """Return the record of a run. A doubt about the whole run applies to every iteration."""
+    doubts = (*record.doubts, *conducted.doubts)
     iterations = tuple(_doubted(row, doubts) for row in conducted.iterations)
     failed = conducted.failure or next((row.reason for row in iterations if row.status == "failed"), "")
     degraded = "; ".join(doubts) or next((row.reason for row in iterations if row.status == "degraded"), "")
@@ -150,9 +153,9 @@ def _put_together(name: str, spec: RunSpec, conducted: Conducted, passage: Passa
         iterations=iterations,
         flows=conducted.flows,
         summaries=conducted.summaries,
-        links=passage.links,
+        links=record.links,
         samples=conducted.samples,
-        queues=passage.queues,
+        queues=record.queues,
         notices=conducted.notices,
     )
 
@@ -163,8 +166,8 @@ def _doubted(row: IterationRecord, doubts: Sequence[str]) -> IterationRecord:
     return replace(row, status="degraded", reason="; ".join(filter(None, (row.reason, *doubts))))
 
 
-class _Ground:
-    """The coasts as the coordinator sees them."""
+class _CoastsForCoordinator:
+    """The coasts with the interface that the coordinator needs."""
 
     def __init__(self, coasts: Coasts) -> None:
         self._coasts = coasts

@@ -1,16 +1,12 @@
-"""One coast's half of jobs and background traffic in real time: what it offers when, and what it makes of arrivals."""
+"""One coast's part of jobs and background traffic in real time: when it sends what, and how it takes arrivals."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from bicoastal.emulation.background import BackgroundOctets
 from bicoastal.emulation.base import BackgroundSpec, JobSpec
-from bicoastal.emulation.coast import CoastSession, Send
 from bicoastal.emulation.driver import APPLICATION, Driver
 from bicoastal.emulation.ends.flow_end import FlowEnd
-from bicoastal.emulation.flows import Flow, trip_of
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.coordination import (
     Arrived,
     BackgroundArrived,
@@ -22,26 +18,30 @@ from bicoastal.emulation.processes.coordination import (
     Prepared,
     Verified,
 )
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.coast_session import CoastSession, Send
+from bicoastal.emulation.traffic.flows import Flow, trip_of
+from bicoastal.emulation.traffic.ledger import Tally
 from bicoastal.transports.events import Buffer
 
 
-class Ground(NamedTuple):
-    """What a coast's runs stand on: the loop, and the way to tell the coordinator."""
+class CoastContext(NamedTuple):
+    """What the jobs of a coast need: the event loop, and a function that sends news to the coordinator."""
 
     driver: Driver
     tell: Callable[[News], None]
 
 
 class CoastJob:
-    """A job as one coast sees it. flows: all of the job's; ends: those of them that are here, by flow."""
+    """One coast's part of a job. flows: all flows of the job. ends: the ends at this coast, by flow."""
 
     def __init__(
-        self, spec: JobSpec, site: str, flows: Sequence[Flow], ends: Mapping[str, FlowEnd], ground: Ground
+        self, spec: JobSpec, site: str, flows: Sequence[Flow], ends: Mapping[str, FlowEnd], context: CoastContext
     ) -> None:
         self.spec = spec
         self.active = False
         self._ends = ends
-        self._driver, self._tell = ground
+        self._driver, self._tell = context
         self._session = CoastSession(
             spec.allreduce,
             site,
@@ -59,7 +59,7 @@ class CoastJob:
         self._before: dict[str, Tally] = {}
 
     def prepare(self, iteration: int) -> None:
-        """Make the gradients and what is to be sent first."""
+        """Make the gradients and the first messages of an iteration."""
         self._iteration, self._begun = iteration, False
         self._late_s = self._cpu_share = 0.0
         self._offered, self._arrived = [], []
@@ -68,13 +68,13 @@ class CoastJob:
         self._tell(Prepared(job=self.spec.name, iteration=iteration))
 
     def begin(self, order: Begin) -> None:
-        """Offer it all at the order's instant."""
+        """Offer the prepared messages at the instant of the order."""
         self._driver.at(order.begins_s, APPLICATION, self._begin, order.begins_s)
 
     def _begin(self, begins_s: float, now: float) -> None:
         self._late_s = now - begins_s
         self._begun = True
-        self.active = not self._session.finished  # a coast that is late may have received everything already
+        self.active = not self._session.finished  # a coast that begins late may already have received everything
         self._began_cpu = (time.process_time(), now)
         self._offer(self._prepared, now)
         self._prepared = []
@@ -87,7 +87,7 @@ class CoastJob:
             self._ends[send.flow.name].send(send.message_id, send.data, self._driver.clock.now())
 
     def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
-        """Take a message. Raises ValueError when it is not one that is waited for."""
+        """Take a message. Raises ValueError when it is not an expected one."""
         _, trip = trip_of(message_id)
         sends = self._session.receive(flow, message_id, data)
         self._arrived.append(Arrived(flow=flow, trip=trip, at_s=now))
@@ -98,16 +98,16 @@ class CoastJob:
             self._tell(Complete(job=self.spec.name, iteration=self._iteration, at_s=now))
 
     def verify(self) -> None:
-        """Compare with the true sum; the ends may rest."""
+        """Compare the result with the true sum; then let the ends prepare for the next iteration."""
         self._tell(Verified(job=self.spec.name, iteration=self._iteration, verified=self._session.verify()))
         for end in self._ends.values():
             end.rest(self._driver.clock.now())
 
     def close(self) -> None:
-        """Tell what was counted; the iteration is over, complete or not."""
+        """Report what was counted; the iteration is over, complete or not."""
         if self.active:
             self._stop_counting(self._driver.clock.now())
-        tallies = {name: end.tally().since(self._before[name]) for name, end in self._ends.items()}
+        tallies = {name: end.tally() - self._before[name] for name, end in self._ends.items()}
         self._tell(
             Closed(
                 job=self.spec.name,
@@ -128,15 +128,15 @@ class CoastJob:
 
 
 class CoastBackground:
-    """Other traffic as one coast sees it: it sends, or it receives. ends: those of its flows that are here."""
+    """One coast's part of background traffic: it sends, or it receives. ends: the ends at this coast, by flow."""
 
     def __init__(
-        self, spec: BackgroundSpec, ends: Mapping[str, FlowEnd], octets: BackgroundOctets, ground: Ground
+        self, spec: BackgroundSpec, ends: Mapping[str, FlowEnd], octets: BackgroundOctets, context: CoastContext
     ) -> None:
         self.spec = spec
         self._ends = ends
         self._octets = octets
-        self._driver, self._tell = ground
+        self._driver, self._tell = context
         self._arrived = dict.fromkeys(ends, 0)
 
     def send(self, number: int, begins_s: float) -> None:
@@ -148,7 +148,7 @@ class CoastBackground:
             end.send(number, self._octets.part(number, name), self._driver.clock.now())
 
     def delivered(self, flow: str, message_id: int, data: Buffer, now: float) -> None:
-        """Take a message. Raises ValueError when it is not what was sent."""
+        """Take a message. Raises ValueError when it differs from what was sent."""
         self._arrived[flow] += 1
         if message_id != self._arrived[flow] or self._octets.part(message_id, flow) != data:
             raise ValueError(f"{flow} did not deliver what was sent")

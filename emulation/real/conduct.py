@@ -1,16 +1,14 @@
-"""How the coordinator leads a job through its iterations, and background traffic through its messages.
+"""Leads a job through its iterations, and background traffic through its messages, by orders to the coasts.
 
-Prepare, begin at an instant that lies ahead, wait until both coasts have everything, verify, and after the gap close
-and prepare again; when the run ends early, close what is open. Pure: orders go out through `tell`, news come in through
-`take`, time through `on_time`.
+An iteration is prepared, begun at an instant in the future, completed by both coasts, verified, and closed after the
+gap. When the run ends early, an open iteration is closed. This module does no I/O: orders leave through `tell`, news
+arrive through `take`, and time passes through `on_time`.
 """
 
 from collections.abc import Callable, Sequence
 from enum import Enum
 
 from bicoastal.emulation.base import BackgroundSpec, JobSpec
-from bicoastal.emulation.flows import Flow
-from bicoastal.emulation.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.emulation.processes.coordination import (
     BackgroundArrived,
     Begin,
@@ -25,19 +23,21 @@ from bicoastal.emulation.processes.coordination import (
     Verify,
 )
 from bicoastal.emulation.records import FlowRecord, IterationRecord
+from bicoastal.emulation.traffic.flows import Flow
+from bicoastal.emulation.traffic.ledger import Delivery, Tally, close_iteration, iteration_bound_s, joined
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import INFINITY
 
-LATEST_START_S = 1e-3  # beyond which an iteration's start makes it degraded
+LATEST_START_S = 1e-3  # an iteration that starts later than this is degraded
 LARGEST_CPU_SHARE = 0.95
-PATIENCE_S = 60.0  # for a coast that reckons, beyond what an iteration may take
+PATIENCE_S = 60.0  # for a coast's computation, in addition to the time limit of an iteration
 LEAD_S = 0.02  # from the order to begin until the instant
 
 Tell = Callable[[str, Order], None]
 
 
 class _Phase(Enum):
-    """What a job waits for."""
+    """What a job waits for; the value completes a sentence."""
 
     CONNECTING = "its connections"
     PREPARING = "prepare"
@@ -59,7 +59,7 @@ _AWAITED: dict[_Phase, type[Prepared] | type[Complete] | type[Verified] | type[C
 
 
 class JobConduct:
-    """One job. failure: why the run has to end, "" while it has not. due_s: when `on_time` is to be called."""
+    """One job. failure: why the run has to end, or "". due_s: when `on_time` is to be called."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class JobConduct:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is awaited any more: every iteration is closed, or the run has ended early."""
+        """Whether the job is over: every iteration is closed, or the run has ended early."""
         return self._phase is _Phase.DONE
 
     def start(self, now: float) -> None:
-        """All connections stand: begin the first iteration `start_s` from now."""
+        """All connections are established: begin the first iteration `start_s` from now."""
         self._earliest_s = now + self.spec.start_s
         self._advance(now)
 
     def _to_all(self, order: Order, phase: _Phase, until_s: float) -> None:
-        """Give all coasts an order, whose answers must be there at `until_s`."""
+        """Send an order to all coasts; their answers must arrive by `until_s`."""
         self._phase, self.due_s = phase, until_s
         self._awaited = set(self.spec.allreduce.sites)
         for site in self.spec.allreduce.sites:
@@ -126,7 +126,7 @@ class JobConduct:
         return PATIENCE_S + self._time_limit_s
 
     def on_time(self, now: float) -> None:
-        """`due_s` has come."""
+        """Handle the deadline `due_s`, which has come."""
         self.due_s = INFINITY
         iteration = f"iteration {self._iteration} of {self.spec.name}"
         match self._phase:
@@ -139,7 +139,7 @@ class JobConduct:
                 self.failure = f"{missing} did not {self._phase.value} {iteration} within {self._patience_s:g} s"
 
     def end(self, now: float) -> None:
-        """The run is over: let the coasts close an iteration that is open; `done` when they have."""
+        """End the run: order the coasts to close an open iteration. The job is `done` when they have."""
         if self._phase in (_Phase.RUNNING, _Phase.VERIFYING, _Phase.RESTING):
             self._close(_Phase.ENDING, now)
         elif self._phase is _Phase.CLOSING:
@@ -148,11 +148,11 @@ class JobConduct:
             self._phase, self.due_s = _Phase.DONE, INFINITY
 
     def take(self, site: str, news: Prepared | Complete | Verified | Closed, now: float) -> None:
-        """Take what a coast tells. Of an iteration that ends early, verdicts that were under way still count."""
+        """Take news from a coast. Verdicts that arrive after the end of the run still count."""
         if isinstance(news, Verified):
             self._verdicts[site] = news.verified
         if not isinstance(news, _AWAITED.get(self._phase, ())):
-            return  # it was under way when the run ended
+            return  # it was on its way when the run ended
         if isinstance(news, Complete):
             self._last_s = max(self._last_s, news.at_s)
         elif isinstance(news, Closed):
@@ -176,7 +176,7 @@ class JobConduct:
                         f"iteration {self._iteration} of {self.spec.name}: a rank's result is not the true sum"
                     )
             case _Phase.CLOSING:
-                self._write_down("")
+                self._record("")
                 if self.failure:
                     self._phase, self.due_s = _Phase.DONE, INFINITY
                 else:
@@ -186,7 +186,7 @@ class JobConduct:
 
     @property
     def _verified(self) -> bool:
-        """Whether all coasts have said so."""
+        """Whether all coasts have verified the iteration."""
         return all(self._verdicts.get(site, False) for site in self.spec.allreduce.sites)
 
     def _begin(self, now: float) -> None:
@@ -198,11 +198,11 @@ class JobConduct:
         self._to_all(order, _Phase.RUNNING, self._begins_s + self._time_limit_s)
 
     def conclude(self, reason: str) -> None:
-        """Every job is `done`: write down an iteration that was open, as failed for `reason` if it is not complete."""
+        """Record an iteration that was still open when every job was `done`; an incomplete one failed for `reason`."""
         if self._closed:
-            self._write_down(reason)
+            self._record(reason)
 
-    def _write_down(self, reason: str) -> None:
+    def _record(self, reason: str) -> None:
         deliveries: dict[tuple[str, int], Delivery] = {}
         for closed in self._closed.values():
             for offered in closed.offered:
@@ -212,7 +212,7 @@ class JobConduct:
                 delivery = deliveries.get((arrived.flow, arrived.trip))
                 if delivery is None:
                     place = f"trip {arrived.trip} of iteration {self._iteration}"
-                    reason = self.failure = f"{arrived.flow} delivered {place}, which nobody has sent"
+                    reason = self.failure = f"{arrived.flow} delivered {place}, which was not sent"
                     self._completed_s = None
                 else:
                     delivery.completion_s = arrived.at_s - delivery.start_s
@@ -256,7 +256,7 @@ class JobConduct:
 
 
 class BackgroundConduct:
-    """Other traffic: tells the source when to send the next message."""
+    """Background traffic: tells the source when to send the next message."""
 
     def __init__(self, spec: BackgroundSpec, flows: Sequence[Flow], *, tell: Tell) -> None:
         self.spec = spec
@@ -267,7 +267,7 @@ class BackgroundConduct:
         self._awaited: set[str] = set()
 
     def start(self, now: float) -> None:
-        """All connections stand: send the first message `start_s` from now."""
+        """All connections are established: send the first message `start_s` from now."""
         self._send(now + self.spec.start_s)
 
     def _send(self, begins_s: float) -> None:
@@ -276,10 +276,10 @@ class BackgroundConduct:
         self._tell(self.spec.source, SendBackground(name=self.spec.name, number=self._number, begins_s=begins_s))
 
     def take(self, news: BackgroundArrived) -> None:
-        """A part has arrived."""
+        """Take the news that a flow's part of the message has arrived."""
         self._awaited.discard(news.flow)
         if not self._awaited and (self.spec.messages is None or self._number < self.spec.messages):
             self._send(news.at_s + self.spec.gap_s)
 
     def on_time(self, now: float) -> None:
-        """Nothing: messages follow each other."""
+        """Do nothing: the next message follows the arrival of the last one."""

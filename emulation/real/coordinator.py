@@ -1,4 +1,4 @@
-"""Conducts a run in real time: a process on each coast, told when to do what, and their halves put together."""
+"""Runs the coasts' processes in real time: sends their orders, and joins what the two coasts have recorded."""
 
 import os
 import secrets
@@ -12,8 +12,6 @@ from typing import Protocol
 from bicoastal.emulation.base import RunFailedError, RunSpec
 from bicoastal.emulation.closing import Closing
 from bicoastal.emulation.ends.kinds import FIRST_PORT
-from bicoastal.emulation.flows import Flow
-from bicoastal.emulation.ledger import summarise
 from bicoastal.emulation.processes.coordination import (
     NEWS,
     ORDERS,
@@ -37,12 +35,14 @@ from bicoastal.emulation.processes.worker_handle import WorkerHandle
 from bicoastal.emulation.real.conduct import BackgroundConduct, JobConduct
 from bicoastal.emulation.real.service_hosts import ServiceGround, ServiceHosts
 from bicoastal.emulation.records import FlowRecord, FlowSample, FlowSummary, IterationRecord, NoticeRecord
+from bicoastal.emulation.traffic.flows import Flow
+from bicoastal.emulation.traffic.ledger import summarise
 
 TOKEN_BYTES, SECRET_BYTES = 8, 32
 
 
 class Ground(ServiceGround, Protocol):
-    """Where the coasts are: namespaces, or the hosts of Mininet."""
+    """The namespaces of a run, or the hosts of Mininet, in which the coasts' processes are started."""
 
     def path_ends(self, site: str) -> Sequence[PathEnd]:
         """Return where the paths end at a coast."""
@@ -60,7 +60,7 @@ class CoastHandle(WorkerHandle[Order, News]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conducted:
-    """What came of a run. failure: why it ended early, "" when it did not. doubts: what makes its figures doubtful."""
+    """The result of a run. failure: why it ended early, or "". doubts: reasons to doubt its figures."""
 
     failure: str
     doubts: tuple[str, ...]
@@ -74,8 +74,8 @@ class Conducted:
 class Coordinator(Closing):
     """The coasts' processes of one run, from their start to their end. A context manager.
 
-    on_begin(iteration, begins_s) is told of the first job's iterations as soon as they are known. Raises
-    UnsupportedError when a coast cannot carry out its plan, RunFailedError when a process dies.
+    on_begin(iteration, begins_s) is called as soon as the start of an iteration of the first job is known. Raises
+    UnsupportedError when a coast cannot execute its plan, RunFailedError when a process dies.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Coordinator(Closing):
             for site in sites:
                 self._coasts[site] = CoastHandle(ground, site)
             for site, coast in self._coasts.items():
-                coast.tell(
+                coast.send(
                     CoastPlan(
                         spec=spec,
                         site=site,
@@ -115,7 +115,7 @@ class Coordinator(Closing):
                     )
                 )
             for coast in self._coasts.values():
-                require_ready(coast.name, coast.hear())
+                require_ready(coast.name, coast.receive())
         except BaseException:
             self.close()
             raise
@@ -138,7 +138,7 @@ class Coordinator(Closing):
         self._conducts: tuple[JobConduct | BackgroundConduct, ...] = (*self._jobs, *self._background)
 
     def _tell(self, site: str, order: Order) -> None:
-        self._coasts[site].tell(order)
+        self._coasts[site].send(order)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -153,16 +153,16 @@ class Coordinator(Closing):
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def run(self, epoch_s: float, *, depends_on: Sequence[int] = ()) -> Conducted:
-        """Connect at `epoch_s` (CLOCK_MONOTONIC), run every job to its end, and put the halves together.
+        """Connect at `epoch_s` (CLOCK_MONOTONIC), run every job to its end, and join the records of both coasts.
 
-        depends_on: processes without which it cannot go on (relays); RunFailedError is raised when one of them ends.
+        depends_on: processes that the run needs (relays); RunFailedError is raised when one of them ends.
         """
         self._epoch_s = epoch_s
         self._services.connect(epoch_s)
         for coast in self._coasts.values():
-            coast.tell(Connect(epoch_s=epoch_s))
+            coast.send(Connect(epoch_s=epoch_s))
         with ExitStack() as stack:
-            ears = _Ears(self._coasts.values(), self._services, depends_on, stack)
+            waiter = _NewsWaiter(self._coasts.values(), self._services, depends_on, stack)
             while not self._failure and not all(job.done for job in self._jobs):
                 now = self.now
                 for conduct in self._conducts:
@@ -175,9 +175,9 @@ class Coordinator(Closing):
                 self._failure = self._first_failure()
                 if self._failure:
                     break
-                for coast in ears.wait(self._until_due(now), now):
-                    self._take(coast.site, coast.hear())
-            return self._conclude(ears)
+                for coast in waiter.wait(self._until_due(now), now):
+                    self._take(coast.site, coast.receive())
+            return self._conclude(waiter)
 
     @property
     def now(self) -> float:
@@ -218,10 +218,10 @@ class Coordinator(Closing):
             case Broken(reason=reason):
                 raise RunFailedError(f"the process of {site} broke: {reason}")
             case _:
-                raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
+                raise RunFailedError(f"the process of {site} sent {type(news).__name__} at the wrong time")
 
     def _take_late(self, site: str, news: News) -> None:
-        """Take what was under way when the run ended, and what closing brings."""
+        """Take news that was on its way when the run ended, and the answers to the orders to close."""
         match news:
             case Prepared() | Complete() | Verified() | Closed():
                 self._job(news.job).take(site, news, self.now)
@@ -230,15 +230,15 @@ class Coordinator(Closing):
             case Connected() | BackgroundArrived() | Broken():
                 pass
             case _:
-                raise RunFailedError(f"the process of {site} said {type(news).__name__}, out of turn")
+                raise RunFailedError(f"the process of {site} sent {type(news).__name__} at the wrong time")
 
     def _job(self, name: str) -> JobConduct:
         return next(job for job in self._jobs if job.spec.name == name)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _conclude(self, ears: "_Ears") -> Conducted:
-        """Close what is open, on all coasts before any of them ends; then collect the rest."""
+    def _conclude(self, waiter: "_NewsWaiter") -> Conducted:
+        """Close open iterations on all coasts before any process ends, then collect the remaining records."""
         self._failure = self._first_failure()
         for job in self._jobs:
             job.end(self.now)
@@ -248,13 +248,13 @@ class Coordinator(Closing):
                 if job.due_s <= now:
                     job.on_time(now)
                     raise RunFailedError(job.failure)
-            for coast in ears.wait(min(job.due_s for job in self._jobs) - now, now):
-                self._take_late(coast.site, coast.hear())
+            for coast in waiter.wait(min(job.due_s for job in self._jobs) - now, now):
+                self._take_late(coast.site, coast.receive())
         finished: dict[str, Finished] = {}
         for coast in self._coasts.values():
-            coast.tell(Finish())
+            coast.send(Finish())
             while coast.site not in finished:
-                news = coast.hear()
+                news = coast.receive()
                 if isinstance(news, Finished):
                     finished[coast.site] = news
                 else:
@@ -288,8 +288,8 @@ class Coordinator(Closing):
         self._services.close()
 
 
-class _Ears:
-    """Waits for what coasts tell, and lets services be heard. depends_on: processes whose end is the end of the run."""
+class _NewsWaiter:
+    """Waits for news from the coasts and handles news from services. depends_on: processes that the run needs."""
 
     def __init__(
         self,
@@ -300,28 +300,28 @@ class _Ears:
     ) -> None:
         self._coasts = {coast.channel.fileno(): coast for coast in coasts}
         self._services = services
-        self._foundations: list[int] = []
+        self._required: list[int] = []
         for pid in depends_on:
-            self._foundations.append(os.pidfd_open(pid))
-            stack.callback(os.close, self._foundations[-1])
+            self._required.append(os.pidfd_open(pid))
+            stack.callback(os.close, self._required[-1])
 
     def wait(self, time_s: float, now: float) -> list[CoastHandle]:
-        """Return which coasts have something to tell, after `time_s` at the latest, and a second at most.
+        """Return the coasts that have sent news; wait at most `time_s`, and at most a second.
 
-        Raises RunFailedError when a process that all depends on has ended.
+        Raises RunFailedError when a process that the run needs has ended.
         """
-        services = self._services.descriptors  # others when one has been started again
+        services = self._services.descriptors  # they change when a service has been restarted
         readable = select.poll()
-        for descriptor in (*self._coasts, *self._foundations, *services):
+        for descriptor in (*self._coasts, *self._required, *services):
             readable.register(descriptor, select.POLLIN)
         ready = [descriptor for descriptor, _ in readable.poll(1e3 * min(max(time_s, 0.0), 1.0))]
-        if any(descriptor in self._foundations for descriptor in ready):
+        if any(descriptor in self._required for descriptor in ready):
             raise RunFailedError("the relay between the coasts has died")
         for descriptor in ready:
             if descriptor in services:
-                self._services.hear(services[descriptor], now)
+                self._services.receive(services[descriptor], now)
         return [self._coasts[descriptor] for descriptor in ready if descriptor in self._coasts]
 
 
 def _ignore(iteration: int, begins_s: float) -> None:
-    """Iterations of other jobs than the first anchor no events."""
+    """Do nothing: only the iterations of the first job start link events."""

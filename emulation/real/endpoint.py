@@ -1,19 +1,16 @@
-"""A coast's process: every end of a flow that is at one site, driven in real time as a coordinator orders.
+"""A coast's process: runs all ends of flows at one site in real time, as the coordinator orders.
 
-`python -m bicoastal.emulation.real.endpoint FD`, started inside the coast (a namespace, a Mininet host) with one end of
-a socket pair. It ends when told to, with SIGTERM, and when nobody is left at the other end of the socket.
+`python -m bicoastal.emulation.real.endpoint FD` is started inside the coast (a namespace, a Mininet host) with one end
+of a socket pair. It ends when it is ordered to, with SIGTERM, and when the other end of the socket is closed.
 """
 
 import gc
 import sys
 
-from bicoastal.emulation.background import BackgroundOctets
 from bicoastal.emulation.base import JobSpec
 from bicoastal.emulation.driver import APPLICATION, SAMPLING, Driver
 from bicoastal.emulation.ends.flow_end import EndContext, FlowEnd
 from bicoastal.emulation.ends.kinds import make_end, port_numbers
-from bicoastal.emulation.flows import Flow, plan_flows
-from bicoastal.emulation.ledger import flow_sample
 from bicoastal.emulation.processes.channel import Channel
 from bicoastal.emulation.processes.coordination import (
     NEWS,
@@ -34,11 +31,14 @@ from bicoastal.emulation.processes.coordination import (
     Verify,
 )
 from bicoastal.emulation.processes.worker import work
-from bicoastal.emulation.real.coast_jobs import CoastBackground, CoastJob, Ground
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.real.coast_jobs import CoastBackground, CoastContext, CoastJob
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.records import FlowSample, NoticeRecord
 from bicoastal.emulation.service.link import ServiceLink
-from bicoastal.emulation.services import by_transport
+from bicoastal.emulation.service.placement import by_transport
+from bicoastal.emulation.traffic.background import BackgroundOctets
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
+from bicoastal.emulation.traffic.ledger import flow_sample
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import Registry
 
@@ -47,7 +47,7 @@ _PRIORITY = 2  # of real time, below the relay's
 
 
 class CoastProcess:
-    """What one coast does, order by order. Raises what the transports raise when they are made."""
+    """Executes the orders to one coast. Raises what the transports raise when they are made."""
 
     def __init__(self, plan: CoastPlan, channel: Channel[News, Order], registry: Registry) -> None:
         self._plan = plan
@@ -81,7 +81,7 @@ class CoastProcess:
         self._owners: dict[str, CoastJob | CoastBackground] = {}
         self._jobs: dict[str, CoastJob] = {}
         self._background: dict[str, CoastBackground] = {}
-        ground = Ground(self._driver, self._tell)
+        context = CoastContext(self._driver, self._tell)
         for part in plan.spec.traffic:
             own = [flow for flow in flows if flow.owner == part.name]
             ends = {flow.name: self._ends[flow.name] for flow in own if flow.name in self._ends}
@@ -89,9 +89,9 @@ class CoastProcess:
                 continue
             run: CoastJob | CoastBackground
             if isinstance(part, JobSpec):
-                run = self._jobs[part.name] = CoastJob(part, plan.site, own, ends, ground)
+                run = self._jobs[part.name] = CoastJob(part, plan.site, own, ends, context)
             else:
-                run = self._background[part.name] = CoastBackground(part, ends, BackgroundOctets(part, own), ground)
+                run = self._background[part.name] = CoastBackground(part, ends, BackgroundOctets(part, own), context)
             self._owners |= dict.fromkeys(ends, run)
 
     def _make_end(self, flow: Flow, port: int) -> FlowEnd:
@@ -117,7 +117,7 @@ class CoastProcess:
             )
         )
 
-    # -- what happens at the ends -------------------------------------------------------------------------------------
+    # -- events of the ends -------------------------------------------------------------------------------------------
 
     def connected(self, flow: str, now: float) -> None:
         """See `Listener`."""
@@ -131,7 +131,7 @@ class CoastProcess:
             self.failed(str(error))
 
     def failed(self, reason: str) -> None:
-        """See `Listener`. The first failure is told; the coordinator ends the run."""
+        """See `Listener`. Only the first failure is reported; the coordinator then ends the run."""
         if not self._broken:
             self._broken = True
             self._tell(Broken(reason=reason))
@@ -143,20 +143,20 @@ class CoastProcess:
     # -- orders -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone.
+        """Execute orders until `Finish`. Raises ChannelClosedError when the coordinator has ended.
 
-        Time begins when the coordinator says what is zero, so that it never goes back.
+        Time begins with the order that sets its zero, so that it never decreases.
         """
         gc.collect()
         gc.freeze()
-        gc.disable()  # a collection would be longer than a burst; between iterations there is time for one
+        gc.disable()  # a collection would take longer than a burst; there is one between iterations
         self._tell(Ready())
         match self._channel.receive():
             case Connect(epoch_s=epoch_s):
                 self._clock.epoch_s = epoch_s
             case other:
                 raise ValueError(f"{type(other).__name__} before there is a connection")
-        self._clock.on_readable(self._channel.fileno(), self._obey)
+        self._clock.on_readable(self._channel.fileno(), self._execute_order)
         for link in self._links.values():
             link.open(self._clock.now())
         self._driver.at(0.0, APPLICATION, self._connect, None)
@@ -164,13 +164,13 @@ class CoastProcess:
         self._driver.run()
 
     def _tick(self, _: object, now: float) -> None:
-        """Keep the driver's loop alive while nothing is due."""
+        """Keep the driver's loop running while no event is due."""
         self._driver.at(now + _LONGEST_WAIT_S, APPLICATION, self._tick, None)
 
     def _tell(self, news: News) -> None:
         self._channel.send(news)
 
-    def _obey(self, now: float) -> None:
+    def _execute_order(self, now: float) -> None:
         match self._channel.receive():
             case Prepare(job=job, iteration=iteration):
                 gc.collect(0)
@@ -219,7 +219,7 @@ class CoastProcess:
         self._driver.at(since_s + number * interval_s, SAMPLING, self._sample, number)
 
     def close(self) -> None:
-        """Give every socket back."""
+        """Close every socket."""
         for end in self._ends.values():
             end.close()
         for link in self._links.values():
@@ -227,7 +227,7 @@ class CoastProcess:
 
 
 def _ignore(_: object, now: float) -> None:
-    """Let the driver's loop see that it has been stopped."""
+    """Do nothing: this event only wakes the driver's loop, which then stops."""
 
 
 def main() -> int:

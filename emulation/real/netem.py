@@ -1,31 +1,29 @@
 """The links of a topology as the kernel's own queueing disciplines: tbf for the queue, netem for the wire.
 
-Every path's packets go through a chain of bridges in the middle namespace; what leaves a bridge meets one stage. So the
-order is that of `wan.link`: queue, transmission, then what the wire does, link after link. On a single interface netem
-would delay before tbf queues, and their limits would mix.
+The packets of a path cross a chain of bridges in the middle namespace, with one stage at the exit of each bridge. So
+the order is that of `wan.link`: queue, transmission, propagation and its impairments, link after link. On a single
+interface netem would delay packets before tbf queues them, and their limits would mix.
 
-The kernel counts a packet against the socket that sent it for as long as it waits, and lets TCP have only so much
-waiting (TCP Small Queues, tcp_limit_output_bytes in ip-sysctl). In one kernel the WAN's queue would be counted too: no
-burst would ever reach it, since its sender, an ocean away from it, would feel it fill. So whatever leaves a coast goes
-through a netem of next to no delay first, which takes it off the socket's account (skb_orphan_partial).
-Source: tc-netem(8), tc-tbf(8), tc-stab(8), sch_netem.c, tcp_output.c.
+The kernel counts a waiting packet against the socket that sent it, and limits how much of a TCP connection may wait
+(TCP Small Queues, tcp_limit_output_bytes in ip-sysctl). All namespaces share one kernel, so it would count the packets
+in the WAN's queue too, and no burst could fill that queue. Therefore every packet leaves a coast through a netem with
+almost no delay, which removes it from the socket's account (skb_orphan_partial). Source: tc-netem(8), tc-tbf(8),
+tc-stab(8), sch_netem.c, tcp_output.c.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ground.namespaces import TwoCoasts, require_tools
 from bicoastal.emulation.ground.wiring import MIDDLE, Wiring
-from bicoastal.emulation.streams import stream
+from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.topology import LinkSpec, Topology
 
-Seeds = Callable[[str, str], int]  # (link, direction) -> the seed of its netem
-
-_ETHERNET_BYTES = 14  # what the kernel counts of a frame besides its IP packet
-_GRAIN_S = 20e-6  # of timers: what a bucket may hold besides a packet, lest it be slow
+_ETHERNET_BYTES = 14  # the kernel counts them in a frame besides its IP packet
+_GRAIN_S = 20e-6  # of timers: a bucket holds as much besides a packet, or it would be too slow
 _SPARE_PACKETS = 1000
 _NO_OVERTAKING = 1000  # times the link's rate: with a rate, netem keeps the order, whatever the jitter (sch_netem.c)
 _NAMES: Mapping[type[LossSpec], str] = {
@@ -39,26 +37,28 @@ _NAMES: Mapping[type[LossSpec], str] = {
 Stages = Sequence[Sequence[str]]  # for each stage the words of `tc qdisc add dev … root`
 
 DEPARTURE = ("netem", "limit", "1000000", "delay", "1us")
-"""What a coast's own interface has: see the module's text. The limit is one that no burst reaches."""
+"""The queueing discipline of a coast's own interface: see the module's text. No burst reaches its limit."""
 
-USAGE = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "help")  # tells the options that netem has
-_NO_QDISC = "qdisc kind is unknown"  # what tc says of a module that the kernel does not have
+USAGE = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "help")  # prints the options of netem
+_NO_QDISC = "qdisc kind is unknown"  # the message of tc for a module that the kernel lacks
 
 
-def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, seed: int | None = None) -> Stages:
+def link_stages(directed: DirectedLink, *, overhead_bytes: int = 0, seed: int | None = None) -> Stages:
     """Return the stages of one direction of a link: its queue, then its wire, with one more for jitter and reordering.
 
-    overhead_bytes: what encapsulation adds to each packet. seed: of netem's randomness, where iproute2 and the kernel
-    take one. Raises UnsupportedError for what netem cannot express, naming it.
+    overhead_bytes: what encapsulation adds to each packet. seed: the run's, from which netem's own is drawn
+    (`DirectedLink.netem_seed`); None where iproute2 or the kernel takes no seed. Raises UnsupportedError, which names
+    what netem cannot express.
     """
+    link = directed.spec
     if link.events:
         raise UnsupportedError(f"netem cannot change link {link.name!r} while a run goes on; the relay can")
-    seeding = [] if seed is None else ["seed", str(seed)]
+    seeding = [] if seed is None else ["seed", str(directed.netem_seed(seed))]
     stages = [_queue(link, overhead_bytes)]
-    if link.jitter_s:  # in a stage of its own: after a late packet, `rate` would keep all that follow it late
+    if link.jitter_s:  # in a separate stage: after a late packet, `rate` would delay all that follow it
         stages.append(["netem", "limit", _packets_in(link, 0.0), *_transmission(link, overhead_bytes)])
     if link.reorder:
-        # netem lets some packets pass at once and delays the others; `reorder` is the share it holds back.
+        # netem sends some packets at once and delays the others; `link.reorder` is the share that it delays.
         held = _microseconds(link.reorder_delay_s)
         passing = _percent(1.0 - link.reorder)
         limit = _packets_in(link, link.reorder_delay_s)
@@ -69,8 +69,7 @@ def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, 
         wire += ["rate", f"{round(link.rate_bps * _NO_OVERTAKING)}bit"]
     else:
         wire += ["delay", _microseconds(link.delay_s), *_transmission(link, overhead_bytes)]
-    loss = link.loss_back if back and link.loss_back is not None else link.loss
-    wire += _loss(link, loss)
+    wire += _loss(link, directed.loss)
     if link.duplicate:
         wire += ["duplicate", _percent(link.duplicate)]
     if link.corrupt:
@@ -80,10 +79,11 @@ def link_stages(link: LinkSpec, *, back: bool = False, overhead_bytes: int = 0, 
 
 
 def _queue(link: LinkSpec, overhead_bytes: int) -> list[str]:
-    """Return tbf with a bucket of one packet: packets leave when their transmission begins, which tbf leaves out.
+    """Return tbf with a bucket of one packet. A packet leaves it when its transmission begins, which netem adds later.
 
-    Its limit is in bytes, as the link's is, where netem's is in packets, however small. The link counts what is left
-    of the packet in transmission as well: half of one. At least one has to have room beside it, or tbf drops all.
+    The limit of tbf is in bytes, like the link's; that of netem is in packets of any size. The link also counts the
+    rest of the packet in transmission, half a packet on average. The queue needs room for one packet besides it, or tbf
+    would drop all packets.
     """
     packet_bytes = link.mtu_bytes + link.framing_bytes
     if link.queue_limit_bytes < 1.5 * packet_bytes:
@@ -91,14 +91,14 @@ def _queue(link: LinkSpec, overhead_bytes: int) -> list[str]:
             f"netem cannot express a queue of less than 1.5 packets, which link {link.name!r} has; the relay can"
         )
     limit = link.queue_limit_bytes - packet_bytes // 2
-    # The size table counts framing, for the rate and for the limit alike. Rates in plain bit: "Gbps" is bytes to tc.
+    # The size table adds framing, for the rate and for the limit. Rates are in bit: tc reads "Gbps" as bytes.
     sizes = ["stab", "overhead", str(_added(link, overhead_bytes)), "linklayer", "ethernet"]
     burst = max(packet_bytes + overhead_bytes, round(link.rate_bps * _GRAIN_S / 8))
     return [*sizes, "tbf", "rate", f"{round(link.rate_bps)}bit", "burst", str(burst), "limit", str(limit)]
 
 
 def _transmission(link: LinkSpec, overhead_bytes: int) -> list[str]:
-    """Return netem's words for the time that a packet takes to be sent, after the one before it."""
+    """Return netem's words for the transmission time of packets, one after another."""
     return ["rate", f"{round(link.rate_bps)}bit", str(_added(link, overhead_bytes))]
 
 
@@ -121,7 +121,7 @@ def _loss(link: LinkSpec, loss: LossSpec) -> list[str]:
 
 
 def _packets_in(link: LinkSpec, time_s: float) -> str:
-    """Return a limit that never drops: all the smallest packets that the link can send in `time_s`, and some."""
+    """Return a limit that drops nothing: as many of the smallest packets as the link sends in `time_s`, and more."""
     smallest_bytes = 28 + link.framing_bytes  # an empty UDP datagram: RFC 791, RFC 768
     return str(ceil(link.rate_bps * time_s / 8 / smallest_bytes) + _SPARE_PACKETS)
 
@@ -134,30 +134,27 @@ def _percent(probability: float) -> str:
     return f"{probability * 100:.10g}%"
 
 
-def path_stages(topology: Topology, path: str, seeds: Seeds | None = None) -> tuple[Stages, Stages]:
+def path_stages(topology: Topology, path: str, seed: int | None = None) -> tuple[Stages, Stages]:
     """Return the stages of a path, forth and back, each in the order in which packets meet them.
 
-    Raises UnsupportedError for what netem cannot express.
+    seed: as for `link_stages`. Raises UnsupportedError for what netem cannot express.
     """
-    links = topology.path_links(path)
-    overhead_bytes = topology.paths[path].overhead_bytes
+    its = topology.paths[path]
 
-    def chain(ordered: Sequence[LinkSpec], starts: Sequence[str]) -> Stages:
-        found: list[Sequence[str]] = []
-        for link, site in zip(ordered, starts, strict=True):
-            back = link.a != site
-            seed = None if seeds is None else seeds(link.name, "back" if back else "forth")
-            found += link_stages(link, back=back, overhead_bytes=overhead_bytes, seed=seed)
-        return found
+    def chain(from_site: str) -> Stages:
+        return [
+            stage
+            for directed in DirectedLink.along(topology, path, from_site=from_site)
+            for stage in link_stages(directed, overhead_bytes=its.overhead_bytes, seed=seed)
+        ]
 
-    sites = topology.paths[path].sites
-    return chain(links, sites[:-1]), chain(links[::-1], sites[:0:-1])
+    return chain(its.sites[0]), chain(its.sites[-1])
 
 
 def stage_counts(topology: Topology) -> dict[str, int]:
     """Return how many stages each path needs, for `TwoCoasts`.
 
-    Raises UnsupportedError for what netem cannot express, and for paths that share a link: their chains are apart.
+    Raises UnsupportedError for what netem cannot express, and for paths that share a link: each path has its own chain.
     """
     users: dict[str, str] = {}
     for path in topology.paths.values():
@@ -170,8 +167,8 @@ def stage_counts(topology: Topology) -> dict[str, int]:
     return {name: len(path_stages(topology, name)[0]) for name in topology.paths}
 
 
-def commands(wiring: Wiring, seeds: Seeds | None = None) -> list[list[str]]:
-    """Return the commands that impair every path, to be run in the middle namespace. Raises UnsupportedError."""
+def commands(wiring: Wiring, seed: int | None = None) -> list[list[str]]:
+    """Return the commands that set up the links of every path in the middle namespace. Raises UnsupportedError."""
     lines = []
     for path in wiring.topology.paths:
         left, right = wiring.ports_of(path)
@@ -179,7 +176,7 @@ def commands(wiring: Wiring, seeds: Seeds | None = None) -> list[list[str]]:
         forth_devices = [*(segment.left for segment in segments), right.middle_device]
         back_devices = [*(segment.right for segment in reversed(segments)), left.middle_device]
         for devices, stages in zip(
-            (forth_devices, back_devices), path_stages(wiring.topology, path, seeds), strict=True
+            (forth_devices, back_devices), path_stages(wiring.topology, path, seed), strict=True
         ):
             lines += [_add(device, words) for device, words in zip(devices, stages, strict=True)]
     return lines
@@ -190,16 +187,16 @@ def _add(device: str, words: Sequence[str]) -> list[str]:
 
 
 def apply(coasts: TwoCoasts, *, seed: int) -> None:
-    """Impair the paths of coasts that were made with `stage_counts`, and let packets depart from the coasts.
+    """Set up the links of coasts that were made with `stage_counts`, and the coasts' own interfaces.
 
-    seed: netem draws from streams keyed by it where this iproute2 knows how to, else from the kernel's own entropy.
+    seed: the run's. netem's own seeds are drawn from it where this iproute2 takes them; elsewhere netem draws from the
+    kernel's entropy.
     Raises UnsupportedError where the kernel lacks what it needs.
     """
     require_tools("tc")
-
     usage = coasts.namespaces.attempt(MIDDLE, USAGE)
-    seeds = seeds_of(seed, usage.stdout + usage.stderr)
-    lines = [(MIDDLE, argv) for argv in commands(coasts.wiring, seeds)]
+    usable_seed = seed_if_taken(seed, usage.stdout + usage.stderr)
+    lines = [(MIDDLE, argv) for argv in commands(coasts.wiring, usable_seed)]
     lines += [(port.site, _add(port.device, DEPARTURE)) for port in coasts.wiring.ports]
     for namespace, argv in lines:
         try:
@@ -209,16 +206,11 @@ def apply(coasts: TwoCoasts, *, seed: int) -> None:
                 raise
             kind = "netem" if "netem" in argv else "tbf"
             raise UnsupportedError(
-                f"this kernel has no {kind}: the relay does without (--impairment relay), and `bicoastal doctor` says "
-                "how it may be had"
+                f"this kernel has no {kind}: the relay works without it (--impairment relay), and `bicoastal doctor` "
+                "says how to add it"
             ) from error
 
 
-def seeds_of(seed: int, usage: str) -> Seeds | None:
-    """Return the seed of each direction of each link, drawn from streams keyed by `seed`.
-
-    usage: what `USAGE` answers here. None where this iproute2 cannot seed netem.
-    """
-    if "seed" not in usage:
-        return None
-    return lambda link, direction: stream(seed, f"netem/{link}/{direction}").getrandbits(63)
+def seed_if_taken(seed: int, usage: str) -> int | None:
+    """Return `seed`, or None where this iproute2 cannot seed netem. usage: what `USAGE` answers here."""
+    return seed if "seed" in usage else None

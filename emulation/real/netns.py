@@ -1,7 +1,7 @@
 """The `netns` world: real packets between two coasts in network namespaces, with a WAN in the middle.
 
-The middle is the relay, which runs the simulator's own link model, or the kernel's netem where it has one and where it
-can say what the links ask for. Every path is measured before it is used.
+The middle is the relay, which runs the simulator's link model, or the kernel's netem. netem is possible where the
+kernel has it and where it can express the links. Every path is measured before it is used.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 
 from bicoastal.emulation.base import RunSpec
 from bicoastal.emulation.ends.kinds import burst_rules, coast_options
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.ground.namespaces import TwoCoasts
 from bicoastal.emulation.real import netem
-from bicoastal.emulation.real.backend import Middle, Passage, RealPacketsBackend, Still, speaks_of_bursts
+from bicoastal.emulation.real.backend import KernelMiddle, Middle, MiddleRecord, RealPacketsBackend, depends_on_bursts
 from bicoastal.emulation.relay.process import Relays
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.registry import Registry
 
 Impairment = Literal["relay", "netem"]
@@ -23,7 +23,7 @@ Impairment = Literal["relay", "netem"]
 class NetnsBackend(RealPacketsBackend):
     """Runs our transports over UDP, and the kernel's own TCP.
 
-    impairment: what stands in the middle; None for the relay, which every machine has.
+    impairment: what forwards packets in the middle; None for the relay, which runs on every machine.
     probing: measure every path before each run.
     """
 
@@ -34,16 +34,16 @@ class NetnsBackend(RealPacketsBackend):
         self._impairment = impairment
 
     def make_middle(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> Middle:
-        """Return relays or netem, as was chosen. See `RealPacketsBackend.make_middle`."""
+        """Return the chosen middle, relays or netem. See `RealPacketsBackend.make_middle`."""
         return (_Netem if self._impairment == "netem" else _Relayed)(stack, spec, flows)
 
 
 class _Relayed(Middle):
-    """The relay."""
+    """One or several relays."""
 
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
         self._spec = spec
-        self._bursts = burst_rules(spec, flows) if speaks_of_bursts(spec.topology) else {}
+        self._bursts = burst_rules(spec, flows) if depends_on_bursts(spec.topology) else {}
         self.coasts = stack.enter_context(TwoCoasts(spec.topology, options=coast_options(flows)))
         self._relays = stack.enter_context(Relays(self.coasts, seed=spec.seed, calm=True))
         self.pids = self._relays.pids
@@ -59,13 +59,13 @@ class _Relayed(Middle):
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
         self._relays.begin_iteration(iteration, begins_s)
 
-    def finish(self) -> Passage:
+    def finish(self) -> MiddleRecord:
         report = self._relays.report(stop=True)
-        return Passage(links=report.links, queues=report.queues, doubts=report.troubles())
+        return MiddleRecord(links=report.links, queues=report.queues, doubts=report.troubles())
 
 
-class _Netem(Still):
-    """The kernel's netem, where it can say what the links ask for."""
+class _Netem(KernelMiddle):
+    """The kernel's netem, for links that it can express."""
 
     def __init__(self, stack: ExitStack, spec: RunSpec, flows: Sequence[Flow]) -> None:
         stages = netem.stage_counts(spec.topology)

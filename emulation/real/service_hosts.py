@@ -1,4 +1,4 @@
-"""The processes of a run's services, as the coordinator has them: started, heard, and started again when they die."""
+"""Starts the processes of a run's services, takes their news, and restarts them when they die."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,6 @@ from typing import Protocol
 
 from bicoastal.emulation.base import RunFailedError, RunSpec
 from bicoastal.emulation.ends.udp import encapsulation_bytes
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.processes.channel import ChannelClosedError
 from bicoastal.emulation.processes.coordination import (
     SERVICE_NEWS,
@@ -28,17 +27,18 @@ from bicoastal.emulation.processes.credentials import service_identity, site_ide
 from bicoastal.emulation.processes.worker_handle import WorkerGround, WorkerHandle
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.authority import issue
-from bicoastal.emulation.services import by_transport, place_all
+from bicoastal.emulation.service.placement import by_transport, place_all
+from bicoastal.emulation.traffic.flows import Flow
 
 MOST_RESTARTS = 5  # of one process in a run
 
 
 class ServiceGround(WorkerGround, Protocol):
-    """Where services are started."""
+    """The namespaces of a run, or the hosts of Mininet, in which services are started."""
 
     @property
     def directory(self) -> Path:
-        """A directory of the run's own, readable by this user alone."""
+        """The run's private directory, readable by this user alone."""
 
 
 class _Host:
@@ -50,7 +50,7 @@ class _Host:
         self.plan = plan
         self.name = f"the services of {plan.address.transport}"
         self.restarts = 0
-        self.runs = False  # it knows when zero is
+        self.runs = False  # it has been told the run's epoch
         self.handle = self._start()
 
     def _start(self) -> WorkerHandle[ServiceOrder, ServiceNews]:
@@ -63,22 +63,22 @@ class _Host:
             news=SERVICE_NEWS,
         )
         try:
-            handle.tell(self.plan)
+            handle.send(self.plan)
         except BaseException:
             handle.close()
             raise
         return handle
 
     def await_readiness(self) -> None:
-        require_ready(self.name, self.handle.hear())
+        require_ready(self.name, self.handle.receive())
 
     def connect(self, epoch_s: float) -> None:
-        """Zero is at `epoch_s`."""
-        self.handle.tell(Connect(epoch_s=epoch_s))
+        """Begin the run's time at `epoch_s`."""
+        self.handle.send(Connect(epoch_s=epoch_s))
         self.runs = True
 
     def start_again(self) -> None:
-        """Let another process take the place of one that has died; it says when it is ready."""
+        """Start a new process in the place of one that has died; it reports when it is ready."""
         self.handle.close()
         self.runs = False
         self.restarts += 1
@@ -87,10 +87,11 @@ class _Host:
 
 
 class ServiceHosts:
-    """All of a run's. addresses: by site, what its coast is to know. doubts: what makes the run's figures doubtful.
+    """The processes of all services of a run.
 
-    failure: why the run has to end, "" while it has not: a service has given up.
-    Raises as `place_all`, UnsupportedError when a process cannot carry out its plan, RunFailedError.
+    addresses: by site, the addresses for its coast. doubts: reasons to doubt the run's figures. failure: the reason why
+    a service has given up, or "". Raises as `place_all`, UnsupportedError when a process cannot execute its plan, and
+    RunFailedError.
     """
 
     def __init__(
@@ -141,17 +142,17 @@ class ServiceHosts:
 
     @property
     def descriptors(self) -> Mapping[int, "_Host"]:
-        """What is readable when a service has something to tell, or has died."""
+        """The descriptors that are readable when a service has sent news or has died."""
         return {host.handle.channel.fileno(): host for host in self._hosts}
 
     def connect(self, epoch_s: float) -> None:
-        """Zero is at `epoch_s`, on CLOCK_MONOTONIC."""
+        """Begin the run's time at `epoch_s`, on CLOCK_MONOTONIC."""
         self._epoch_s = epoch_s
         for host in self._hosts:
             host.connect(epoch_s)
 
-    def hear(self, host: "_Host", now: float) -> None:
-        """Take what a service tells; one that has died is replaced. Raises RunFailedError when that is of no use."""
+    def receive(self, host: "_Host", now: float) -> None:
+        """Take news from a service; restart it when it has died. Raises RunFailedError after too many restarts."""
         try:
             news = host.handle.channel.receive()
         except ChannelClosedError:
@@ -161,7 +162,7 @@ class ServiceHosts:
 
     def _take(self, host: "_Host", news: ServiceNews) -> None:
         match news:
-            case Ready() if self._epoch_s is not None:  # it has taken another's place
+            case Ready() if self._epoch_s is not None:  # it replaces a process that died
                 host.connect(self._epoch_s)
             case Noticed(notice=notice):
                 self._notices.append(notice)
@@ -170,7 +171,7 @@ class ServiceHosts:
             case Broken(reason=reason):
                 raise RunFailedError(f"{host.name} broke: {reason}")
             case other:
-                raise RunFailedError(f"{host.name} said {type(other).__name__}, out of turn")
+                raise RunFailedError(f"{host.name} sent {type(other).__name__} at the wrong time")
 
     def _replace(self, host: "_Host", now: float) -> None:
         cause = host.handle.cause_of_death()
@@ -183,7 +184,7 @@ class ServiceHosts:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What makes the run's figures doubtful."""
+        """Reasons to doubt the run's figures."""
         return tuple(
             f"{host.name} were started again {host.restarts} time{'s' if host.restarts > 1 else ''}"
             for host in self._hosts
@@ -191,11 +192,11 @@ class ServiceHosts:
         )
 
     def finish(self) -> tuple[NoticeRecord, ...]:
-        """End all in good order; return what they have told. One that was still to take another's place never does."""
+        """End all processes in order; return their notices. A process that was still starting is not used."""
         for host in self._hosts:
             if host.runs:
-                host.handle.tell(Finish())
-                while not isinstance(news := host.handle.hear(), Finished):
+                host.handle.send(Finish())
+                while not isinstance(news := host.handle.receive(), Finished):
                     self._take(host, news)
         return tuple(self._notices)
 

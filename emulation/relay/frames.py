@@ -1,7 +1,7 @@
-"""What the relay reads from the Ethernet frames it carries, and the one thing it may do to them: flip a bit.
+"""What the relay reads from Ethernet frames, and the one change that it may make: a flipped bit.
 
-A frame is an Ethernet II header and an IPv4 packet (RFC 894, RFC 791). Loss models that speak of a burst's tail need to
-know how many packets of the burst follow; a classifier says so, where it can be seen from outside.
+A frame is an Ethernet II header and an IPv4 packet (RFC 894, RFC 791). Loss models of a burst's tail need the number of
+packets of the burst that follow. A classifier finds this number where it can be read from the frames.
 """
 
 import struct
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from bicoastal.emulation.routes import flip_bit
-from bicoastal.wan.checks import check_whole
+from bicoastal.emulation.links.corruption import flip_bit
+from bicoastal.wan.checks import FieldError, check_whole
 
 ETHERNET_BYTES = 14  # destination, source, type
 _TOS = ETHERNET_BYTES + 1
@@ -23,7 +23,7 @@ Classifier = Callable[[bytes], int | None]
 
 
 def flip_bit_in_frame(frame: bytes, position: float) -> bytes:
-    """Return the frame with one bit above the IP header flipped; `position` is a fraction of what is there."""
+    """Return the frame with one bit after the IP header flipped; `position` is a fraction of those octets."""
     start = ETHERNET_BYTES + _header_bytes(frame)
     end = ETHERNET_BYTES + _total_bytes(frame)
     return frame[:start] + flip_bit(frame[start:end], position) + frame[end:]
@@ -38,9 +38,9 @@ def _total_bytes(frame: bytes) -> int:
 
 
 def burst_to_tos(burst_left: int | None, ecn: int) -> int:
-    """Return the IP TOS octet for a datagram of ours: `burst_left` goes in the DSCP, costing no octet on the wire.
+    """Return the IP TOS octet for a datagram of ours. The DSCP carries `burst_left`, which adds no octet to the packet.
 
-    0 is None, 1 to 62 are 0 to 61 packets left, 63 is 62 or more: a tail longer than that cannot be told.
+    DSCP 0 is None, 1 to 62 are 0 to 61 packets left, and 63 is 62 or more: longer tails cannot be distinguished.
     """
     code = 0 if burst_left is None else min(burst_left + 1, _MOST_DSCP)
     return code << 2 | ecn
@@ -48,7 +48,7 @@ def burst_to_tos(burst_left: int | None, ecn: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DscpBursts:
-    """Bursts of our own datagrams, whose sender marks them with `burst_to_tos`."""
+    """Bursts of our own datagrams, which the sender marks with `burst_to_tos`."""
 
     def start(self, *, back: bool = False) -> Classifier:
         """Return a classifier, which has no state."""
@@ -62,10 +62,10 @@ def _burst_from_dscp(frame: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpBursts:
-    """Bursts of TCP connections to or from `port`: the stream is cut into bursts of the given sizes, over and over.
+    """Bursts of TCP connections to or from `port`: the stream consists of bursts of the given sizes, repeated.
 
-    burst_bytes: sizes of the bursts, in their order. back_bytes: those from the path's last site, empty for the same.
-    lead_bytes: what goes ahead of the first burst of a connection. Raises ValueError naming the field.
+    burst_bytes: sizes of the bursts, in their order. back_bytes: sizes from the path's last site, empty for the same.
+    lead_bytes: what a connection sends before its first burst. Raises FieldError.
     """
 
     port: int
@@ -77,19 +77,19 @@ class TcpBursts:
         """Check the numbers."""
         check_whole("port", self.port, 1)
         if not self.burst_bytes:
-            raise ValueError("burst_bytes: there is none")
+            raise FieldError("burst_bytes", "there is none")
         for name in ("burst_bytes", "back_bytes"):
             for size in getattr(self, name):
                 check_whole(name, size, 1)
         check_whole("lead_bytes", self.lead_bytes, 0)
 
     def start(self, *, back: bool = False) -> Classifier:
-        """Return a classifier, which has seen no connection yet, of what comes from the first site or goes `back`."""
+        """Return a new classifier for one direction: from the path's first site, or with `back` from its last."""
         return _TcpClassifier(self.port, (back and self.back_bytes) or self.burst_bytes, self.lead_bytes)
 
 
 class _Stream:
-    """One direction of a connection. next: the first stream offset not seen yet; most: the largest payload seen."""
+    """One direction of a connection. next: first stream offset that was not seen yet. most: largest payload seen."""
 
     __slots__ = ("initial", "most", "next")
 
@@ -109,9 +109,10 @@ class _TcpClassifier:
         self._streams: dict[bytes, _Stream] = {}
 
     def __call__(self, frame: bytes) -> int | None:
-        """Return how many segments of the burst follow a first transmission of data, else None.
+        """Return how many segments of the burst follow, for a first transmission of data; None for other frames.
 
-        A stream is numbered from its SYN (RFC 9293 §3.4); offsets are taken modulo 2^32, near the last one seen.
+        A stream is numbered from its SYN (RFC 9293 §3.4). An offset is known modulo 2^32; the value nearest to the last
+        one is taken.
         """
         if frame[_PROTOCOL] != _TCP:
             return None

@@ -1,8 +1,8 @@
-"""Ethernet frames in and out of an interface, past the kernel's IP: AF_PACKET with a ring that both sides map.
+"""Reads and writes the Ethernet frames of an interface without the kernel's IP: AF_PACKET with a shared ring.
 
-The kernel writes a frame and the time of its arrival into a slot of the ring, and the reader takes it without a system
-call, however late it comes. Version 2 of the ring: version 3 hands frames over by the block, which costs milliseconds.
-Source: packet(7), and Documentation/networking/packet_mmap.rst of Linux.
+The kernel writes a frame and its time of arrival into a slot of the ring. The reader takes it at any later time,
+without a system call. The ring has version 2: version 3 delivers whole blocks of frames, which delays them by
+milliseconds. Source: packet(7), and Documentation/networking/packet_mmap.rst of Linux.
 """
 
 import mmap
@@ -24,10 +24,10 @@ _TPACKET_V2 = 1
 _TP_STATUS_USER = 1
 _TP_STATUS_COPY = 2  # the frame was cut to the slot
 _HEADER = struct.Struct("=IIIHHII")  # tpacket2_hdr: status, len, snaplen, mac, net, sec, nsec
-_HEADROOM = 128  # more than TPACKET2_HDRLEN and what aligns the network header
-_LARGEST_RING_BYTES = 16 << 20  # 8192 ordinary frames: 40 ms at the fastest that a relay can read
+_HEADROOM = 128  # more than TPACKET2_HDRLEN and the alignment of the network header
+_LARGEST_RING_BYTES = 16 << 20  # 8192 ordinary frames: 40 ms at the highest rate that a relay can read
 _LEAST_RING_BYTES = 1 << 20
-_RINGS_BYTES = 256 << 20  # of one process together: the kernel does not swap them out
+_RINGS_BYTES = 256 << 20  # of all rings of a process: the kernel cannot swap them out
 _BLOCK_BYTES = 1 << 18
 _RETRY_S = 100e-6
 _ATTEMPTS = 200
@@ -36,14 +36,14 @@ _Take = Callable[[int, bytes, float], None]
 
 
 class RingCounts(NamedTuple):
-    """What the kernel counted since it was last asked. dropped: frames for which there was no free slot."""
+    """What the kernel counted since the last query. dropped: frames for which there was no free slot."""
 
     packets: int
     dropped: int
 
 
 def ring_bytes(count: int) -> int:
-    """Return the size of each of `count` rings in one process, a power of two: many share what few have."""
+    """Return the size of each of `count` rings in one process, a power of two; all rings share a limit."""
     share = max(_LEAST_RING_BYTES, min(_LARGEST_RING_BYTES, _RINGS_BYTES // count))
     return 1 << (share.bit_length() - 1)
 
@@ -52,7 +52,8 @@ class PacketRing:
     """The IPv4 frames that come in through `device`, and a way out through it. Raises OSError.
 
     mtu_bytes: largest IP packet. size_bytes: of the ring, see `ring_bytes`. refused: attempts to send for which the
-    kernel had no room; unsent: frames given up. To be made inside the namespace in which the device is.
+    kernel had no room. unsent: frames that were not sent after all attempts. Make it inside the namespace of the
+    device.
     """
 
     __slots__ = ("_at", "_map", "_slot_bytes", "_slots", "_socket", "_words", "refused", "unsent")
@@ -63,7 +64,7 @@ class PacketRing:
         self._slots = size_bytes // slot
         self._at = 0
         self.unsent = self.refused = 0
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # nothing is received until it is bound
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # it receives nothing until it is bound
         try:
             self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
             self._socket.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
@@ -86,7 +87,7 @@ class PacketRing:
     def receive(self, way: int, take: _Take, offset_s: float, most: int) -> int:
         """Hand up to `most` frames to `take(way, frame, arrived_s)`; return how many there were.
 
-        offset_s: what to subtract from the wall clock, which the kernel stamps frames with.
+        offset_s: the difference to subtract from the kernel's stamps, which are wall-clock time.
         """
         words, ring, slot = self._words, self._map, self._slot_bytes
         at = self._at
@@ -98,7 +99,7 @@ class PacketRing:
                 return number
             _, _, captured, mac, _, seconds, nanoseconds = _HEADER.unpack_from(ring, start)
             frame = ring[start + mac : start + mac + captured]
-            words[start >> 2] = 0  # the slot is the kernel's again
+            words[start >> 2] = 0  # give the slot back to the kernel
             at = at + 1 if at + 1 < self._slots else 0
             if status & _TP_STATUS_COPY:
                 raise OSError(f"a frame of more than {captured} bytes came in")
@@ -107,7 +108,7 @@ class PacketRing:
         return most
 
     def send(self, frame: bytes) -> None:
-        """Send a frame. When the far end's backlog is full, try again for a while; after that it is unsent."""
+        """Send a frame. When the receiver's backlog is full, try again for a while, then count the frame as unsent."""
         for _ in range(_ATTEMPTS):
             try:
                 self._socket.send(frame)
@@ -120,12 +121,12 @@ class PacketRing:
         self.unsent += 1
 
     def counts(self) -> RingCounts:
-        """Return, and reset, what the kernel has counted."""
+        """Return the kernel's counts and reset them."""
         packets, dropped = struct.unpack("=II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         return RingCounts(packets, dropped)
 
     def close(self) -> None:
-        """Give the ring back."""
+        """Close the ring."""
         self._words.release()
         self._map.close()
         self._socket.close()

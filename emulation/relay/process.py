@@ -1,4 +1,4 @@
-"""Relays as whoever runs an experiment sees them: start them, tell them when iterations begin, ask what they did."""
+"""Starts relays, tells them when iterations begin, and collects their reports."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from bicoastal.emulation.relay.protocol import (
     RelayPath,
     RelayPlan,
     RelayReport,
-    Report,
+    ReportRequest,
     Restart,
 )
 
@@ -44,7 +44,7 @@ class RelayProcess(WorkerProcess[Order, Answer]):
             raise
 
     def await_readiness(self) -> None:
-        """Return once frames pass."""
+        """Return when the relay forwards frames."""
         match self._receive():
             case Ready():
                 return
@@ -54,14 +54,14 @@ class RelayProcess(WorkerProcess[Order, Answer]):
                 raise RunFailedError("the relay reported before it was ready")
 
     def send(self, order: Order) -> None:
-        """Give it an order. Raises RunFailedError when it is gone."""
+        """Send an order. Raises RunFailedError when the relay has ended."""
         try:
             self.channel.send(order)
         except ChannelClosedError as error:
             raise RunFailedError(f"the relay is gone: {error}") from error
 
     def receive_report(self) -> RelayReport:
-        """Return its answer to a `Report`. Raises RunFailedError when there is none."""
+        """Return its answer to a `ReportRequest`. Raises RunFailedError when there is none."""
         answer = self._receive()
         if isinstance(answer, RelayReport):
             return answer
@@ -75,13 +75,13 @@ class RelayProcess(WorkerProcess[Order, Answer]):
         except ChannelClosedError:
             raise RunFailedError("the relay has died") from None
         except WireFormatError as error:
-            raise RunFailedError(f"the relay's answer is not one: {error}") from error
+            raise RunFailedError(f"the relay's answer cannot be decoded: {error}") from error
 
 
 class Relays(Closing):
-    """The relays between two coasts, as one. A context manager; frames pass from when it is made until it is closed.
+    """All relays between two coasts. A context manager; frames pass from its creation until it is closed.
 
-    There is one for each processor that the coasts have set aside for relays, at most.
+    There is at most one relay for each processor that the coasts reserve for relays.
     bursts, sample_interval_s, calm, real_time: as in `RelayPlan`. epoch_s: when the run begins, on CLOCK_MONOTONIC.
     Raises UnsupportedError when they cannot take the interfaces, RunFailedError when one does not start.
     """
@@ -135,20 +135,20 @@ class Relays(Closing):
         sample_interval_s: float | None = None,
         calm: bool = False,
     ) -> None:
-        """Begin again: fresh links, streams and counts (after a probe, before the run)."""
+        """Begin again with fresh links, streams and counts (after a probe, before the run)."""
         order = Restart(
             seed=seed, epoch_s=epoch_s, bursts=dict(bursts or {}), sample_interval_s=sample_interval_s, calm=calm
         )
         self._each(lambda relay: relay.send(order))
 
     def begin_iteration(self, iteration: int, begins_s: float) -> None:
-        """Announce an iteration of the first job, seconds from the epoch: what links do then is anchored to it."""
+        """Announce an iteration of the first job, in seconds from the epoch; link events may refer to it."""
         order = BeginIteration(iteration=iteration, begins_s=begins_s)
         self._each(lambda relay: relay.send(order))
 
     def report(self, *, stop: bool = False) -> RelayReport:
-        """Return what the relays did since they began; end them when `stop`. Raises RunFailedError when one is gone."""
-        self._each(lambda relay: relay.send(Report(stop=stop)))
+        """Return what the relays did since they began; `stop` ends them. Raises RunFailedError when one has died."""
+        self._each(lambda relay: relay.send(ReportRequest(stop=stop)))
         reports = [relay.receive_report() for relay in self._relays]
         if stop:
             self.close()

@@ -1,8 +1,8 @@
-"""The relay: carries the frames of some paths between their two ends, late and lossy as the links of `wan` say.
+"""The relay: forwards the frames of some paths between their ends, with the delays and losses of `wan.link`.
 
-A process of its own, in the middle namespace: `python -m bicoastal.emulation.relay.program FD`, started by
-`emulation.relay.process`, which talks to it over a socket. It ends with SIGTERM, when asked to, or when nobody is left
-at the other end.
+It is a separate process in the middle namespace: `python -m bicoastal.emulation.relay.program FD`.
+`emulation.relay.process` starts it and sends it orders over a socket. It ends with SIGTERM, when it is ordered to, or
+when the other end of the socket is closed.
 """
 
 import gc
@@ -16,10 +16,11 @@ from ctypes import CDLL
 from pathlib import Path
 from types import FrameType
 
-from bicoastal.emulation.lateness import LatenessHistogram
 from bicoastal.emulation.processes.channel import Channel, ChannelClosedError
 from bicoastal.emulation.processes.wire_format import WireFormatError
+from bicoastal.emulation.realtime.lateness import LatenessHistogram
 from bicoastal.emulation.records import QueueSample
+from bicoastal.emulation.relay.model import RelayModel
 from bicoastal.emulation.relay.packet_ring import PacketRing, ring_bytes
 from bicoastal.emulation.relay.protocol import (
     ANSWERS,
@@ -31,21 +32,21 @@ from bicoastal.emulation.relay.protocol import (
     Refusal,
     RelayPlan,
     RelayReport,
-    Report,
+    ReportRequest,
     Restart,
 )
-from bicoastal.emulation.relay.world import RelayWorld
+from bicoastal.wan.units import INFINITY
 
-AT_ONCE = 16  # frames of one interface that are received, or of one way that are sent, before the others' turn
+AT_ONCE = 16  # frames received from one interface, or sent on one way, before the next one is served
 _IDLE_S = 0.1
-_GRAIN_S = 50e-6  # under load, frames that are due within this time leave together
-_MOST_PATIENCE_S = 5e-3  # for which time frames may wait in the ring
+_GRAIN_S = 50e-6  # under load, frames that are due within this time are sent together
+_MOST_PATIENCE_S = 5e-3  # the longest time that frames may wait in the ring
 _PRIORITY = 10
 _PR_SET_TIMERSLACK = 29
 
 
 class Relay:
-    """The loop that moves frames. Owns the sockets and the clock; what happens to frames is the world's to say."""
+    """The loop that moves frames. It owns the sockets and the clock; `RelayModel` decides what happens to frames."""
 
     def __init__(self, plan: RelayPlan, control: Channel[Answer, Order]) -> None:
         self._plan = plan
@@ -74,11 +75,11 @@ class Relay:
 
     def _begin(self, order: Restart) -> None:
         names = [path.name for path in self._plan.paths]
-        self._world = RelayWorld(self._plan.topology, names, seed=order.seed, bursts=order.bursts, calm=order.calm)
-        self._patience_s = min(self._world.shortest_delay_s / 2, _MOST_PATIENCE_S)
+        self._model = RelayModel(self._plan.topology, names, seed=order.seed, bursts=order.bursts, calm=order.calm)
+        self._patience_s = min(self._model.shortest_delay_s / 2, _MOST_PATIENCE_S)
         self._epoch_s = order.epoch_s
         self._sample_interval_s = order.sample_interval_s
-        self._next_sample_s = 0.0 if order.sample_interval_s else float("inf")
+        self._next_sample_s = 0.0 if order.sample_interval_s else INFINITY
         self._queues: list[QueueSample] = []
         self._lateness, self._reading = LatenessHistogram(), LatenessHistogram()
         self._began_s = self._second_s = time.monotonic()
@@ -91,19 +92,19 @@ class Relay:
         self._backlog_before = _backlog_dropped()
 
     def run(self) -> None:
-        """Move frames until told to stop."""
+        """Move frames until an order or a signal ends it."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
         gc.collect()
         gc.freeze()
-        gc.disable()  # nothing below makes cycles, and a collection would be as long as a burst
+        gc.disable()  # the loop makes no cycles, and a collection would take as long as a burst
         # A frame for way 2n comes in at path n's left interface and leaves at its right one, and way 2n + 1 back.
         inlets = list(enumerate(self._rings))
         outlets = [self._rings[way ^ 1] for way in range(len(self._rings))]
         monotonic = time.monotonic
         while not self._stopping:
-            world, late, epoch_s = self._world, self._lateness.add, self._epoch_s
+            model, late, epoch_s = self._model, self._lateness.add, self._epoch_s
             now = monotonic()
-            departures = world.departures(now - epoch_s, AT_ONCE)
+            departures = model.departures(now - epoch_s, AT_ONCE)
             for due_s, way, frame in departures:
                 outlets[way].send(frame)
                 late(monotonic() - epoch_s - due_s)
@@ -121,9 +122,9 @@ class Relay:
 
     def _take(self, way: int, frame: bytes, arrived_s: float) -> None:
         now = time.monotonic()
-        arrived_s = min(arrived_s, now)  # the wall clock may have been set back since it was last compared
+        arrived_s = min(arrived_s, now)  # the wall clock may have been set back since the last comparison
         self._reading.add(now - arrived_s)
-        self._world.submit(way, frame, arrived_s - self._epoch_s)
+        self._model.submit(way, frame, arrived_s - self._epoch_s)
 
     def _wait(self) -> None:
         now = time.monotonic()
@@ -132,19 +133,19 @@ class Relay:
         now -= self._epoch_s
         if now >= self._next_sample_s:
             self._sample(now)
-        due_s = self._world.next_due_s()
+        due_s = self._model.next_due_s()
         if due_s < now + self._patience_s:
-            # Arrivals are not urgent: they are stamped, and none can be due before patience ends. Waking up for frames
-            # that leave, and not for each of those either, halves the work.
+            # Arrivals can wait: the kernel stamps them, and none can be due within `_patience_s`. Waking up only for
+            # departures, and for several of them at once, halves the work.
             descriptors, until = self._control_only, max(due_s, now + _GRAIN_S)
         else:
             descriptors, until = self._all, min(due_s, now + _IDLE_S)
         # select, whose time limit is in microseconds: that of poll and epoll is rounded to milliseconds.
         ready, _, _ = select.select(descriptors, (), (), max(0.0, min(until, self._next_sample_s) - now))
         if self._control.fileno() in ready:
-            self._obey()
+            self._execute_order()
 
-    def _obey(self) -> None:
+    def _execute_order(self) -> None:
         try:
             order = self._control.receive()
         except ChannelClosedError:
@@ -154,8 +155,8 @@ class Relay:
             case Restart():
                 self._begin(order)
             case BeginIteration():
-                self._world.begin_iteration(order.iteration, order.begins_s)
-            case Report():
+                self._model.begin_iteration(order.iteration, order.begins_s)
+            case ReportRequest():
                 self._control.send(self._report())
                 self._stopping = order.stop
             case RelayPlan():
@@ -170,15 +171,14 @@ class Relay:
         self._second_s, self._second_cpu_s = now, cpu_s
 
     def _sample(self, now: float) -> None:
-        for link, direction, backlog_bytes in self._world.backlogs(now):
-            self._queues.append(QueueSample(link=link, direction=direction, at_s=now, backlog_bytes=backlog_bytes))
+        self._queues += self._model.queue_samples(now)
         if self._sample_interval_s is not None:
             self._next_sample_s = now + self._sample_interval_s
 
     def _report(self) -> RelayReport:
         elapsed_s = time.monotonic() - self._began_s
         cpu_share = (time.process_time() - self._began_cpu_s) / elapsed_s
-        refused = sum(ring.refused for ring in self._rings)  # those were sent again
+        refused = sum(ring.refused for ring in self._rings)  # those were sent again later
         self._ring_dropped += sum(ring.counts().dropped for ring in self._rings)
         return RelayReport(
             elapsed_s=elapsed_s,
@@ -190,19 +190,19 @@ class Relay:
             unsent=sum(ring.unsent for ring in self._rings),
             backlog_dropped=max(0, _backlog_dropped() - self._backlog_before - refused),
             real_time=self._real_time,
-            links=self._world.link_records(),
+            links=self._model.link_records(),
             queues=tuple(self._queues),
         )
 
     def close(self) -> None:
-        """Give the interfaces back."""
+        """Close the sockets of all interfaces."""
         self._arrivals.close()
         for ring in self._rings:
             ring.close()
 
 
 def _prefer_this_process() -> bool:
-    """Ask for a real-time priority; say whether it was given. An ordinary user does without."""
+    """Ask for a real-time priority; return whether it was granted. An ordinary user does not get it."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     except PermissionError:
@@ -217,14 +217,14 @@ def _backlog_dropped() -> int:
 
 
 def main() -> int:
-    """Carry frames for whoever is at the other end of the socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started us, who then stops us
-    CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; else waiting takes 50 µs longer than asked
+    """Forward frames as the process at the other end of the socket orders."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent process too, which then stops this one
+    CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; the default makes every wait up to 50 µs longer
     control = Channel(socket.socket(fileno=int(sys.argv[1])), sends=ANSWERS, receives=ORDERS)
     try:
         return _serve(control)
     except ChannelClosedError:
-        return 0  # whom the frames were carried for is gone
+        return 0  # the process that started the relay has ended
     except WireFormatError as error:
         control.send(Refusal(reason=f"the relay broke: {error}"))
         return 1

@@ -1,10 +1,10 @@
-"""What the relay and whoever started it say to each other. Apart from the relay, which is a program: `python -m`."""
+"""The messages between a relay and the process that started it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bicoastal.emulation.lateness import Lateness, worst
 from bicoastal.emulation.processes.wire_format import WireFormat
+from bicoastal.emulation.realtime.lateness import Lateness, worst
 from bicoastal.emulation.records import LinkRecord, QueueSample
 from bicoastal.emulation.relay.frames import BurstRule
 from bicoastal.wan.topology import Topology
@@ -12,7 +12,7 @@ from bicoastal.wan.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayPath:
-    """A path's two interfaces in the middle: at its first site's end, and at its last's."""
+    """A path's two interfaces in the middle namespace: left leads to its first site, right to its last."""
 
     name: str
     left: str
@@ -22,12 +22,11 @@ class RelayPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayPlan:
-    """What a relay needs to know. epoch_s: when the run begins, on the monotonic clock.
+    """The first order to a relay. epoch_s: when the run begins, on the monotonic clock.
 
-    bursts: how the bursts on a path are told, by its name. sample_interval_s: spacing of the queues' time series.
-    calm: the links' events do not happen (for probes).
-    processor: where to run, None for anywhere. real_time: ask for a real-time scheduling priority, which only root may
-    have.
+    bursts: how to recognise the bursts on a path, by its name. sample_interval_s: spacing of the queues' time series.
+    calm: the links' events do not happen (for probes). processor: the one to run on, None for any. real_time: ask for
+    a real-time scheduling priority, which only root gets.
     """
 
     topology: Topology
@@ -43,7 +42,7 @@ class RelayPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """Begin again with fresh links, streams and counts; frames under way are gone. As in `RelayPlan`."""
+    """Begin again with fresh links, streams and counts; frames on their way are dropped. Fields: see `RelayPlan`."""
 
     seed: int
     epoch_s: float
@@ -61,33 +60,33 @@ class BeginIteration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Ask for a `RelayReport`. stop: and end afterwards."""
+class ReportRequest:
+    """Ask for a `RelayReport`. stop: the relay ends after it."""
 
     stop: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The answer to a `RelayPlan`: frames pass."""
+    """The answer to a `RelayPlan`: the relay forwards frames from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The answer of a relay that ends. reason: one sentence."""
+    """The answer of a relay that cannot work and ends. reason: one sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayReport:
-    """What a relay, or several together, did since it began, or began again.
+    """What one relay, or several together, did since the last start or restart.
 
-    lateness: when frames were sent, less when they were due. reading: when frames were taken from the ring, less when
-    the kernel put them there; links reckon from the latter. cpu_share: of one core, mean and busiest second.
-    ring_dropped: frames that came faster than the relay could take them; unsent: those for which the kernel had no
-    room; backlog_dropped: what all processors' backlogs refused meanwhile, whoever sent it. All three should be zero.
-    real_time: whether a real-time priority was given.
+    lateness: time from when a frame was due until it was sent. reading: time from when the kernel put a frame into the
+    ring until the relay took it; links calculate from the former time. cpu_share, busiest_cpu_share: of one core, on
+    average and in the busiest second. ring_dropped: frames that came faster than the relay could take them. unsent:
+    frames for which the kernel had no room. backlog_dropped: packets of any sender that the processors' backlogs
+    refused. These three should be zero. real_time: whether a real-time priority was granted.
     """
 
     elapsed_s: float
@@ -104,7 +103,7 @@ class RelayReport:
 
     @classmethod
     def merged(cls, reports: "Sequence[RelayReport]") -> "RelayReport":
-        """Return one report for relays that worked side by side: sums, and of times and shares the worst one's."""
+        """Return one report for several relays: the sums of counts, and the worst times and shares."""
         return cls(
             elapsed_s=max(each.elapsed_s for each in reports),
             lateness=worst([each.lateness for each in reports]),
@@ -113,14 +112,16 @@ class RelayReport:
             busiest_cpu_share=max(each.busiest_cpu_share for each in reports),
             ring_dropped=sum(each.ring_dropped for each in reports),
             unsent=sum(each.unsent for each in reports),
-            backlog_dropped=max(each.backlog_dropped for each in reports),  # each has counted the same
+            backlog_dropped=max(
+                each.backlog_dropped for each in reports
+            ),  # each relay has counted the packets of the whole machine
             real_time=all(each.real_time for each in reports),
             links=tuple(link for each in reports for link in each.links),
             queues=tuple(sorted((queue for each in reports for queue in each.queues), key=lambda queue: queue.at_s)),
         )
 
     def troubles(self, *, p99_limit_s: float = 1e-3, cpu_limit: float = 0.95) -> tuple[str, ...]:
-        """Return what makes the run doubtful, one sentence each."""
+        """Return the reasons to doubt the run's figures, one sentence each."""
         found = []
         if self.lateness.p99_s > p99_limit_s:
             found.append(f"the relay was {self.lateness.p99_s * 1e3:.2f} ms late at the 99th percentile")
@@ -136,8 +137,8 @@ class RelayReport:
         return tuple(found)
 
 
-Order = RelayPlan | Restart | BeginIteration | Report
+Order = RelayPlan | Restart | BeginIteration | ReportRequest
 Answer = Ready | Refusal | RelayReport
 ORDERS = WireFormat[Order](Order)
-"""What a relay is told: a plan first, then the others. `Report` alone is answered, with a `RelayReport`."""
+"""Orders to a relay: first a plan, then any others. `ReportRequest` is answered with a `RelayReport`."""
 ANSWERS = WireFormat[Answer](Answer)

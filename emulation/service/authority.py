@@ -1,7 +1,7 @@
-"""The authority of a run: certifies everybody who takes part, and is gone when the last certificate is made.
+"""The certificate authority of a run: it certifies every process of the run and exists only while it does so.
 
-Certificates hold for two days and lie in the run's private directory, which ends with it. The authority's own key is
-never written anywhere.
+Certificates are valid for two days. They are files in the run's private directory, which is removed with the run. The
+authority's private key is never written to a file.
 """
 
 import os
@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from bicoastal.emulation.processes.credentials import Credentials
 
 VALIDITY = timedelta(days=2)
-_BACKDATED = timedelta(minutes=5)  # a clock that is set back meanwhile
+_BACKDATED = timedelta(minutes=5)  # the clock may be set back during the run
 _USES = (
     "digital_signature",
     "content_commitment",
@@ -34,7 +34,7 @@ _USES = (
 def issue(directory: Path, identities: Sequence[str]) -> Mapping[str, Credentials]:
     """Make an authority and a certificate for each identity; write them to `directory`, readable by this user alone.
 
-    Raises OSError when they cannot be written, or are there already.
+    Raises OSError when they cannot be written or already exist.
     """
     key = Ed25519PrivateKey.generate()
     name = _name("bicoastal run")

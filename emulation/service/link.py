@@ -1,6 +1,6 @@
-"""A coast's way to the services of one transport: one authenticated stream, made again when it breaks.
+"""A coast's connection to the services of one transport: an authenticated stream, opened again when it breaks.
 
-What a machine says while there is no stream waits for one, and is lost when that takes too long, as on any network.
+Datagrams that are sent while there is no stream wait for the next one, and are lost when that takes too long.
 """
 
 import errno
@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from bicoastal.emulation.driver import APPLICATION, ARRIVAL, Driver, Transmit
-from bicoastal.emulation.flows import Flow
 from bicoastal.emulation.processes.coordination import ServiceAddress
 from bicoastal.emulation.processes.credentials import identities, service_identity, tls_context
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.service.control import LATEST_S, ControlMessage, MalformedControlError
 from bicoastal.emulation.service.tls_stream import TlsStream
+from bicoastal.emulation.traffic.flows import Flow
 from bicoastal.transports.base import Datagram
 from bicoastal.wan.topology import Topology
 
@@ -29,9 +29,9 @@ Noticed = Callable[[str, str, str, float], None]  # source, kind, detail, now
 
 
 class ServiceLink:
-    """One coast's. flows: all of the transport's, in peer order. rejected: messages that were not a service's to send.
+    """One coast's connection. flows: all flows of the transport, in peer order. rejected: invalid messages received.
 
-    noticed: who hears of it when the stream is lost and when it is back. Raises OSError for unusable credentials.
+    noticed: called when the stream is lost and when it is back. Raises OSError for unusable credentials.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ServiceLink:
         self.rejected = 0
 
     def join(self, flow: str, receive: Receive) -> Mapping[int, Transmit]:
-        """Let a flow's machine take part; return its routes to the services, by path_id."""
+        """Connect a flow's machine; return its routes to the services, by path_id."""
         peer = self._peers[flow]
         self._receivers[peer] = receive
         return {-1 - number: partial(self._transmit, number, peer) for number in range(len(self._address.sites))}
@@ -75,7 +75,7 @@ class ServiceLink:
     # -- the stream ---------------------------------------------------------------------------------------------------
 
     def open(self, now: float) -> None:
-        """Make the stream, now and whenever it breaks."""
+        """Open the stream now, and again whenever it breaks."""
         self._connect(None, now)
 
     def _connect(self, _: object, now: float) -> None:
@@ -125,7 +125,8 @@ class ServiceLink:
     def _name(self) -> str:
         return f"{self._site}:{self._address.transport}"
 
-    # -- what services say --------------------------------------------------------------------------------------------
+    # -- messages from services
+    # -------------------------------------------------------------------------------------------
 
     def _on_message(self, octets: bytes, now: float) -> None:
         self._retries = 0

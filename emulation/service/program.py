@@ -1,8 +1,8 @@
-"""The services of one transport as a process of their own, driven in real time.
+"""A process that runs the services of one transport in real time.
 
-`python -m bicoastal.emulation.service.program FD`, started with one end of a socket pair. Its peers are the coasts'
-processes, over mutually authenticated TLS on a Unix socket. A peer without a certificate of this run is refused and
-counted, and the records say so. A coast speaks for the flows that begin at its site, and for no others.
+`python -m bicoastal.emulation.service.program FD` is started with one end of a socket pair. The coasts' processes
+connect to it over mutually authenticated TLS on a Unix socket. A connection without a certificate of this run is
+refused, counted and recorded. A coast may send messages only for the flows that begin at its site.
 """
 
 import os
@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from bicoastal.emulation.driver import APPLICATION, ARRIVAL, Driver, Port
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.processes.channel import Channel
 from bicoastal.emulation.processes.coordination import (
     SERVICE_NEWS,
@@ -32,24 +31,25 @@ from bicoastal.emulation.processes.coordination import (
 )
 from bicoastal.emulation.processes.credentials import identities, site_identity, tls_context
 from bicoastal.emulation.processes.worker import work
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.control import ControlMessage, MalformedControlError
+from bicoastal.emulation.service.placement import by_transport, place_services
 from bicoastal.emulation.service.tls_stream import TlsStream
-from bicoastal.emulation.services import by_transport, place_services
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.base import Datagram
 from bicoastal.transports.events import Event, Failed, Notice
 from bicoastal.transports.registry import Registry
 
 HANDSHAKE_S = 5.0  # that a peer has to show who it is
-MOST_STRANGERS = 32  # at once, that have not shown it yet
+MOST_UNIDENTIFIED = 32  # connections at once that have not been identified yet
 _BACKLOG = 16
 _LONGEST_WAIT_S = 0.5
 _PRIORITY = 1  # of real time, below the coasts'
 
 
 class ServiceProcess:
-    """Hosts what a plan says. Raises what the transport raises when it makes its services."""
+    """Runs the services of a plan. Raises what the transport raises when it makes them."""
 
     def __init__(self, plan: ServicePlan, channel: Channel[ServiceNews, ServiceOrder], registry: Registry) -> None:
         self._channel = channel
@@ -69,9 +69,9 @@ class ServiceProcess:
         for number, port in enumerate(self._ports):
             port.routes = {peer: partial(self._transmit, number, peer) for peer in range(len(flows))}
         self._context = tls_context(plan.address.credentials, server=True)
-        self._strangers: set[_Visitor] = set()
-        self._coasts: dict[str, _Visitor] = {}
-        self._turned_away: dict[str, int] = {}  # by reason
+        self._unidentified: set[_PeerConnection] = set()
+        self._coasts: dict[str, _PeerConnection] = {}
+        self._refusals: dict[str, int] = {}  # by reason
         self._rejected = 0
         with suppress(FileNotFoundError):
             os.unlink(plan.address.socket)  # of the process before this one
@@ -84,22 +84,22 @@ class ServiceProcess:
     # -- orders -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Obey until told to finish. Raises ChannelClosedError when the coordinator is gone."""
+        """Execute orders until `Finish`. Raises ChannelClosedError when the coordinator has ended."""
         self._channel.send(Ready())
         match self._channel.receive():
             case Connect(epoch_s=epoch_s):
                 self._clock.epoch_s = epoch_s
             case other:
-                raise ValueError(f"{type(other).__name__} before time has begun")
-        self._clock.on_readable(self._channel.fileno(), self._obey)
+                raise ValueError(f"{type(other).__name__} before Connect")
+        self._clock.on_readable(self._channel.fileno(), self._execute_order)
         self._driver.at(max(0.0, self._clock.now()), APPLICATION, self._begin, None)
         self._driver.at(self._clock.now(), APPLICATION, self._tick, None)
         self._driver.run()
 
-    def _obey(self, now: float) -> None:
+    def _execute_order(self, now: float) -> None:
         match self._channel.receive():
             case Finish():
-                self._tell_of_strangers(now)
+                self._summarise_refusals(now)
                 self._channel.send(Finished(samples=(), notices=(), lateness=self._clock.lateness.summary()))
                 self._driver.stop()
                 self._driver.at(now, APPLICATION, _ignore, None)
@@ -111,16 +111,16 @@ class ServiceProcess:
             port.pump(now)
 
     def _tick(self, _: object, now: float) -> None:
-        """Keep the driver's loop alive while nothing is due."""
+        """Keep the driver's loop running while no event is due."""
         self._driver.at(now + _LONGEST_WAIT_S, APPLICATION, self._tick, None)
 
     def close(self) -> None:
         """Close every socket."""
         self._listener.close()
-        for visitor in (*self._strangers, *self._coasts.values()):
-            visitor.close()
+        for connection in (*self._unidentified, *self._coasts.values()):
+            connection.close()
 
-    # -- what services do ---------------------------------------------------------------------------------------------
+    # -- events of the services ----------------------------------------------------------------------------------------
 
     def _on_event(self, port: Port, event: Event, now: float) -> None:
         match event:
@@ -133,7 +133,7 @@ class ServiceProcess:
         self._channel.send(Noticed(notice=NoticeRecord(source=source, at_s=now, kind=kind, detail=detail)))
 
     def _transmit(self, number: int, peer: int, datagram: Datagram, now: float) -> None:
-        """Send a datagram to the coast where the peer is; without a stream to it, it is lost."""
+        """Send a datagram to the coast of the peer; without a connection to the coast it is lost."""
         coast = self._coasts.get(self._sources[peer])
         if coast is not None:
             coast.send(ControlMessage.of(datagram, service=number, peer=peer, now=now))
@@ -145,75 +145,75 @@ class ServiceProcess:
             end, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        if len(self._strangers) >= MOST_STRANGERS:
+        if len(self._unidentified) >= MOST_UNIDENTIFIED:
             end.close()
-            self._turn_away("too many at once", now)
+            self._count_refusal("too many at once", now)
             return
-        visitor = _Visitor(self, end)
-        self._strangers.add(visitor)
-        visitor.start()
-        self._driver.at(now + HANDSHAKE_S, APPLICATION, self._lose_patience, visitor)
+        connection = _PeerConnection(self, end)
+        self._unidentified.add(connection)
+        connection.start()
+        self._driver.at(now + HANDSHAKE_S, APPLICATION, self._time_out_identification, connection)
 
-    def _lose_patience(self, visitor: "_Visitor", now: float) -> None:
-        if visitor in self._strangers:
-            visitor.close()
-            self.left(visitor, "it does not say who it is")
+    def _time_out_identification(self, connection: "_PeerConnection", now: float) -> None:
+        if connection in self._unidentified:
+            connection.close()
+            self.on_closed(connection, "it does not say who it is")
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The terms on which peers are spoken to."""
+        """The TLS settings for peers."""
         return self._context
 
     @property
     def clock(self) -> RealClock:
-        """What watches sockets."""
+        """The clock, which watches sockets."""
         return self._clock
 
-    def introduced(self, visitor: "_Visitor", names: frozenset[str]) -> None:
-        """A visitor has shown a certificate of this run, which speaks for `names`."""
+    def identified(self, connection: "_PeerConnection", names: frozenset[str]) -> None:
+        """Accept a connection with a certificate of this run, which has these names."""
         site = next((site for site in dict.fromkeys(self._sources) if site_identity(site) in names), None)
         if site is None:
-            visitor.close()
-            self.left(visitor, "its certificate speaks for no coast")
+            connection.close()
+            self.on_closed(connection, "its certificate speaks for no coast")
             return
-        self._strangers.discard(visitor)
-        visitor.site = site
+        self._unidentified.discard(connection)
+        connection.site = site
         before = self._coasts.pop(site, None)
         if before is not None:
             before.close()
-        self._coasts[site] = visitor
+        self._coasts[site] = connection
 
-    def left(self, visitor: "_Visitor", why: str) -> None:
-        """A visitor is gone."""
-        if visitor in self._strangers:
-            self._strangers.discard(visitor)
-            self._turn_away(why, self._clock.now())
-        elif self._coasts.get(visitor.site) is visitor:
-            del self._coasts[visitor.site]
+    def on_closed(self, connection: "_PeerConnection", why: str) -> None:
+        """Forget a connection that has been closed; count it as refused when it was never identified."""
+        if connection in self._unidentified:
+            self._unidentified.discard(connection)
+            self._count_refusal(why, self._clock.now())
+        elif self._coasts.get(connection.site) is connection:
+            del self._coasts[connection.site]
 
-    def _turn_away(self, why: str, now: float) -> None:
-        self._turned_away[why] = self._turned_away.get(why, 0) + 1
-        if self._turned_away[why] == 1:
+    def _count_refusal(self, why: str, now: float) -> None:
+        self._refusals[why] = self._refusals.get(why, 0) + 1
+        if self._refusals[why] == 1:
             self._notice(self._name, "service-turned-away", f"a peer: {why}", now)
 
-    def _tell_of_strangers(self, now: float) -> None:
-        for why, count in self._turned_away.items():
+    def _summarise_refusals(self, now: float) -> None:
+        for why, count in self._refusals.items():
             self._notice(self._name, "service-turned-away", f"{count} in all: {why}", now)
         if self._rejected:
             self._notice(self._name, "service-rejected", f"{self._rejected} messages in all", now)
 
-    def heard(self, visitor: "_Visitor", octets: bytes, now: float) -> None:
-        """A coast has said something: let the service hear it when it is time."""
+    def on_message(self, connection: "_PeerConnection", octets: bytes, now: float) -> None:
+        """Take a message from a coast; deliver it to the service when its delay has passed."""
         try:
             message = ControlMessage.decode(octets)
             if message.service >= len(self._ports) or message.peer >= len(self._sources):
                 raise MalformedControlError(f"message: there is no service {message.service} for peer {message.peer}")
-            if self._sources[message.peer] != visitor.site:
-                raise MalformedControlError(f"message: {visitor.site} does not speak for peer {message.peer}")
+            if self._sources[message.peer] != connection.site:
+                raise MalformedControlError(f"message: {connection.site} does not speak for peer {message.peer}")
         except MalformedControlError as error:
             self._rejected += 1
             if self._rejected == 1:
-                self._notice(self._name, "service-rejected", f"from {visitor.site}: {error}", now)
+                self._notice(self._name, "service-rejected", f"from {connection.site}: {error}", now)
             return
         arrives_s = message.arrives_s(self._placed[message.service].delays_s[message.peer], now)
         if arrives_s is not None:
@@ -221,8 +221,8 @@ class ServiceProcess:
             self._driver.at(arrives_s, ARRIVAL, self._ports[message.service].receive, datagram)
 
 
-class _Visitor:
-    """Somebody at the other end of a stream. site: for which it speaks, "" until that is known."""
+class _PeerConnection:
+    """A connection from a peer. site: the coast that it belongs to, "" until it is identified."""
 
     def __init__(self, process: ServiceProcess, end: socket.socket) -> None:
         self.site = ""
@@ -232,16 +232,16 @@ class _Visitor:
             process.context,
             process.clock,
             server=True,
-            on_open=self._introduce,
-            on_message=partial(process.heard, self),
-            on_closed=partial(process.left, self),
+            on_open=self._on_open,
+            on_message=partial(process.on_message, self),
+            on_closed=partial(process.on_closed, self),
         )
 
     def start(self) -> None:
         self._stream.start()
 
-    def _introduce(self, certificate: Mapping[str, Any] | None) -> None:
-        self._process.introduced(self, identities(certificate))
+    def _on_open(self, certificate: Mapping[str, Any] | None) -> None:
+        self._process.identified(self, identities(certificate))
 
     def send(self, message: ControlMessage) -> None:
         if self._stream.is_open:
@@ -252,7 +252,7 @@ class _Visitor:
 
 
 def _ignore(_: object, now: float) -> None:
-    """Let the driver's loop see that it has been stopped."""
+    """Do nothing: this event only wakes the driver's loop, which then stops."""
 
 
 def main() -> int:

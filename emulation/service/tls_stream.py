@@ -1,7 +1,7 @@
 """Messages between two processes of a run over TLS, on a connected stream socket that a clock watches.
 
-Both ends show certificates of the run's authority before anything else is read or written. A message is its length,
-four octets in network order, and that many octets. Nothing here waits.
+Both ends present certificates of the run's authority before any message. A message is its length, four octets in
+network order, and that many octets. No call blocks.
 """
 
 import socket
@@ -10,20 +10,21 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
+from bicoastal.wan.checks import FieldError
 
 LARGEST_MESSAGE_BYTES = 1 << 17
 _LENGTH = struct.Struct("!I")
 _CHUNK_BYTES = 1 << 16
-_MOST_WAITING_BYTES = 1 << 20  # of what the other end does not take: it has stopped, or never reads
+_MOST_WAITING_BYTES = 1 << 20  # more than this means that the other end has stopped reading
 
 
 class TlsStream:
-    """One end. It takes the socket over, and closes it when anything goes wrong.
+    """One end. It owns the socket, and closes it after an error.
 
-    on_open(certificate): both ends have been certified; the other's certificate, as `ssl.SSLObject.getpeercert` gives
-    it. on_message(octets, now): a message has come. on_closed(why): it is over, and `why` says for what reason; not
-    called for `close`. Call `start` once.
+    on_open(certificate): called when both certificates are verified, with the other end's certificate as
+    `ssl.SSLObject.getpeercert` gives it. on_message(octets, now): a message has arrived. on_closed(why): the stream has
+    ended, with the reason; it is not called after `close`. Call `start` once.
     """
 
     def __init__(
@@ -62,14 +63,14 @@ class TlsStream:
     def send(self, message: bytes) -> None:
         """Send a message. Raises ValueError when it is too long, or the stream is not open."""
         if not self.is_open or len(message) > LARGEST_MESSAGE_BYTES:
-            raise ValueError(
-                f"message: {len(message)} octets for a stream that takes {LARGEST_MESSAGE_BYTES} when open"
+            raise FieldError(
+                "message", f"{len(message)} octets for a stream that takes {LARGEST_MESSAGE_BYTES} when open"
             )
         self._tls.write(_LENGTH.pack(len(message)) + message)
         self._flush(self._clock.now())
 
     def close(self) -> None:
-        """End it; what has not been taken by the kernel is dropped."""
+        """Close the stream; data that the kernel has not taken is dropped."""
         if not self._ended:
             self._ended = True
             self._clock.on_readable(self._socket.fileno(), None)
@@ -116,7 +117,7 @@ class TlsStream:
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
     def _advance(self, now: float) -> None:
-        """Do what the octets that have come allow."""
+        """Continue the handshake or read messages, as far as the received octets allow."""
         try:
             if not self._open:
                 self._tls.do_handshake()
@@ -132,7 +133,7 @@ class TlsStream:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            self._flush(now)  # the alert, which tells the other end why
+            self._flush(now)  # the alert, which tells the other end the reason
             self._end(error.reason or error.strerror or str(error))
             return
         if not self._ended:

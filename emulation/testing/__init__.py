@@ -1,17 +1,17 @@
-"""The conformance suite for backends, for ours and for third parties' alike.
+"""The conformance suite for backends, built-in ones and those of third parties.
 
     from bicoastal.emulation.testing import check_backend
 
     check_backend(MyBackend(Registry.installed())).raise_on_failure()
 
-Each check runs one tiny spec and holds the record against what every world must promise.
+Each check runs a small spec and compares the record with the rules that every world must follow.
 """
 
 from bicoastal.emulation.testing.conformance import (
     BackendConformanceError,
-    BackendReport,
+    BackendConformanceReport,
     BackendViolation,
     check_backend,
 )
 
-__all__ = ["BackendConformanceError", "BackendReport", "BackendViolation", "check_backend"]
+__all__ = ["BackendConformanceError", "BackendConformanceReport", "BackendViolation", "check_backend"]

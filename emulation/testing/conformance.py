@@ -1,4 +1,4 @@
-"""`check_backend`: a handful of tiny runs in any world, and a report that a person can read."""
+"""`check_backend`: a few small runs in any world, and a readable report."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,37 +12,38 @@ from bicoastal.emulation.base import (
     TransportUse,
     UnsupportedError,
 )
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.records import RunRecord
 from bicoastal.emulation.testing import transports
-from bicoastal.emulation.testing.promises import broken_promises
+from bicoastal.emulation.testing.rules import broken_rules
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import UnknownTransportError
 from bicoastal.wan.allreduce import AllReduceSpec, Pattern
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 WEST, EAST = "west", "east"
-RATE_BPS = 2.5e6  # what any machine forwards, in user space and in Python too, even a busy or an emulated one
+RATE_BPS = 2.5e6  # every machine can forward this in Python, even a busy or an emulated one
 DELAY_S = 0.010
 SHARD_BYTES = 60_000
 PLAIN = TransportUse(name=transports.PLAIN_NAME)
 
 
 class BackendConformanceError(AssertionError):
-    """A backend broke its contract; the message is the report."""
+    """A backend does not follow the rules; the message is the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendViolation:
-    """A broken promise: in which check, and what it was, in one sentence."""
+    """A broken rule: the check, and one sentence."""
 
     check: str
     sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackendReport:
-    """What was checked and what came of it. unsupported: the checks that this world declined, with its reasons."""
+class BackendConformanceReport:
+    """What was checked and the result. unsupported: the checks that this world declined, with its reasons."""
 
     backend: str
     real_time: bool
@@ -52,7 +53,7 @@ class BackendReport:
 
     @property
     def ok(self) -> bool:
-        """Return whether no promise was broken."""
+        """Return whether no rule was broken."""
         return not self.violations
 
     def raise_on_failure(self) -> None:
@@ -71,12 +72,12 @@ class BackendReport:
 
 def check_backend(
     backend: Backend, *, transport: TransportUse = PLAIN, tolerance_s: float | None = None, time_limit_s: float = 2.0
-) -> BackendReport:
-    """Run tiny specs in a world and hold what it records against what every world must promise.
+) -> BackendConformanceReport:
+    """Run small specs in a world and compare its records with the rules that every world must follow.
 
-    transport: what the runs that are to succeed use; the suite's own, a sans-io one, by default. A world of programs
-    alone is given one of its own. tolerance_s: by how much a clock may err; None means 2 ms in real time, and nothing
-    in virtual time. time_limit_s: of an iteration that never ends; in real time, three checks wait for it.
+    transport: of the runs that should succeed; by default the suite's own, a sans-io one. Pass another one for a world
+    that runs only programs. tolerance_s: the error of a clock; None means 2 ms in real time, and zero in virtual time.
+    time_limit_s: of an iteration that never ends; in real time, three checks wait for it.
 
     What is checked: one row for each flow, iteration and trip, and one summary for each flow; every message whole and
     verified; no completion below its bound; trips, iterations and samples in the order of time; bytes on the wire no
@@ -85,13 +86,13 @@ def check_backend(
     bit; UnsupportedError for what no world has, and beyond a ceiling; UnknownTransportError and ValueError for names
     and parameters that do not exist.
 
-    Lossy links and background traffic may be declined with UnsupportedError, and so may the suite's own transports
-    where another is given; what is declined stands in the report. Raises ValueError for numbers out of range.
+    A world may decline lossy links and background traffic with UnsupportedError. Where another transport is given, it
+    may also decline the suite's own. The report lists what was declined. Raises FieldError for numbers out of range.
     """
     if tolerance_s is not None and not tolerance_s >= 0:
-        raise ValueError(f"tolerance_s: {tolerance_s} is negative")
+        raise FieldError("tolerance_s", f"{tolerance_s} is negative")
     if not time_limit_s > 0:
-        raise ValueError(f"time_limit_s: {time_limit_s} is not positive")
+        raise FieldError("time_limit_s", f"{time_limit_s} is not positive")
     return _Suite(backend, transport, tolerance_s, time_limit_s).report()
 
 
@@ -134,7 +135,7 @@ Check = Callable[[], Iterator[str]]
 
 
 class _Suite:
-    """The checks of one backend. Each yields a sentence for every promise that it finds broken."""
+    """The checks of one backend. Each yields a sentence for every rule that is broken."""
 
     def __init__(
         self, backend: Backend, transport: TransportUse, tolerance_s: float | None, time_limit_s: float
@@ -145,7 +146,7 @@ class _Suite:
         self._time_limit_s = time_limit_s
         self._capabilities = backend.capabilities()
 
-    def report(self) -> BackendReport:
+    def report(self) -> BackendConformanceReport:
         """Run every check."""
         own = self._transport.name == transports.PLAIN_NAME
         checks: tuple[tuple[str, Check, bool], ...] = (  # name, check, whether it may be declined
@@ -172,10 +173,10 @@ class _Suite:
                     unsupported[name] = str(error)
                 else:
                     violations.append(BackendViolation(check=name, sentence=f"it was declined: {error}"))
-            except Exception as error:  # whatever it is, it is the finding
+            except Exception as error:  # any exception is a finding
                 sentence = f"run raised {type(error).__name__}: {error}"
                 violations.append(BackendViolation(check=name, sentence=sentence))
-        return BackendReport(
+        return BackendConformanceReport(
             backend=self._capabilities.name,
             real_time=self._capabilities.real_time,
             checks=tuple(name for name, _, _ in checks),
@@ -193,7 +194,7 @@ class _Suite:
         if tolerance_s is None:
             tolerance_s = 0.002 if self._capabilities.real_time else 0.0
         flows = plan_flows(spec, self._backend.registry)
-        yield from broken_promises(spec, record, flows, backend=self._capabilities.name, tolerance_s=tolerance_s)
+        yield from broken_rules(spec, record, flows, backend=self._capabilities.name, tolerance_s=tolerance_s)
 
     def _check_capabilities(self) -> Iterator[str]:
         capabilities = self._capabilities
@@ -317,7 +318,7 @@ class _Suite:
 
 
 def _unverified(record: RunRecord, iteration: int) -> Iterator[str]:
-    """Check that `iteration` was the last one, is open, and says so."""
+    """Check that `iteration` was the last one and is recorded as incomplete."""
     rows = [row for row in record.iterations if row.iteration >= iteration]
     if [(row.iteration, row.status, row.completion_s) for row in rows] != [(iteration, "failed", None)]:
         found = [(row.iteration, row.status, row.completion_s) for row in rows]

@@ -1,6 +1,6 @@
-"""Transports that the suite runs: a plain one that works, and others that fail in ways which a world has to notice.
+"""The suite's transports: a simple one that works, and others that fail in ways that a world must detect.
 
-They are resolved by the names below, `module:attribute`, so that any process that has this package finds them.
+They are resolved by the names below, `module:attribute`, so that every process with this package finds them.
 """
 
 import struct
@@ -13,6 +13,8 @@ from typing import NamedTuple
 from bicoastal.transports.base import Counters, Datagram, Encodable, Endpoint, EndpointContext
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from bicoastal.transports.registry import TransportSpec
+from bicoastal.wan.checks import FieldError
+from bicoastal.wan.units import INFINITY
 
 PLAIN_NAME = f"{__name__}:PLAIN"
 MUTE_NAME = f"{__name__}:MUTE"
@@ -33,7 +35,7 @@ _TIMEOUT_S = 0.2
 
 
 class _Frame(NamedTuple):
-    """What travels; its octets begin with their CRC-32."""
+    """The content of a datagram; its octets begin with their CRC-32."""
 
     kind: int
     sequence: int = 0
@@ -66,7 +68,7 @@ class ProbeParameters:
 
 
 class _Plain(Endpoint):
-    """Selective repeat with a fixed window and a fixed timer: slow, and right."""
+    """Selective repeat with a fixed window and a fixed timer: slow and correct."""
 
     def __init__(self, context: EndpointContext) -> None:
         parameters = context.parameters
@@ -76,9 +78,11 @@ class _Plain(Endpoint):
         self._path_id = context.paths[0].path_id
         self._room_bytes = context.paths[0].mtu_bytes - _OVERHEAD_BYTES
         self._connected = False
-        self._hello_at = 0.0 if self._client else float("inf")
+        self._hello_at = 0.0 if self._client else INFINITY
         self._waiting: deque[_Frame] = deque()
-        self._flying: dict[int, tuple[_Frame, float]] = {}  # with the deadline: all wait as long, so the first is next
+        self._flying: dict[
+            int, tuple[_Frame, float]
+        ] = {}  # with the deadline; all timeouts are equal, so the first entry is due first
         self._replies: list[_Frame] = []
         self._next_sequence = 0
         self._seen: set[int] = set()
@@ -87,7 +91,7 @@ class _Plain(Endpoint):
 
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         if not 0 <= message_id < 1 << 64:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
         view = memoryview(data)
         for offset in range(0, max(len(view), 1), self._room_bytes):
             piece = view[offset : offset + self._room_bytes]
@@ -108,7 +112,7 @@ class _Plain(Endpoint):
                 self._replies.append(_Frame(_WELCOME))
             if not self._connected:
                 self._connected = True
-                self._hello_at = float("inf")
+                self._hello_at = INFINITY
                 self.events.append(Connected())
         else:
             self._rejected += 1
@@ -125,7 +129,7 @@ class _Plain(Endpoint):
             self.deliver(frame.message_id, data)
 
     def deliver(self, message_id: int, data: bytearray) -> None:
-        """Pass a whole message on."""
+        """Report a whole message to the application."""
         self.events.append(MessageReceived(message_id=message_id, data=data))
 
     def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
@@ -145,7 +149,7 @@ class _Plain(Endpoint):
         for _, deadline_s in self._flying.values():
             at_s = min(at_s, deadline_s)
             break
-        return None if at_s == float("inf") else at_s
+        return None if at_s == INFINITY else at_s
 
     def handle_timer(self, now: float) -> None:
         late = [frame for frame, deadline_s in self._flying.values() if deadline_s <= now]
@@ -163,21 +167,21 @@ class _Plain(Endpoint):
 
 
 class _Mute(_Plain):
-    """Its server hears nothing, so no handshake ends."""
+    """A transport whose server ignores all datagrams, so that no handshake ends."""
 
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
         pass
 
 
 class _Failing(_Plain):
-    """It connects, and gives up when there is something to send."""
+    """A transport that connects, and fails when there is something to send."""
 
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         self.events.append(Failed(reason=FAILURE))
 
 
 class _Flipping(_Plain):
-    """It delivers every message with one bit flipped."""
+    """A transport that delivers every message with one flipped bit."""
 
     def deliver(self, message_id: int, data: bytearray) -> None:
         bit = self.parameters.bit % (8 * len(data))
@@ -186,7 +190,7 @@ class _Flipping(_Plain):
 
 
 class _Stalling(_Plain):
-    """It delivers the first message that it gets, and no other."""
+    """A transport that delivers its first message and no other."""
 
     def deliver(self, message_id: int, data: bytearray) -> None:
         if message_id == 0:

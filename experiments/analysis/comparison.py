@@ -1,4 +1,4 @@
-"""What the stored runs say of each transport: the figures of the comparison, as a table and as JSON.
+"""What the stored runs say of each transport: the figures of the comparison, as records, as texts and as JSON.
 
 Percentiles are by nearest rank: p50 is the least completion that half of the iterations do not exceed, an iteration
 that really happened. One that failed counts as infinitely slow, so a percentile that falls on it has no value.
@@ -9,20 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
 from bicoastal.emulation.records import FlowRecord, IterationRecord
+from bicoastal.experiments.analysis.rounding import rounded
 from bicoastal.experiments.runs.store import RunRow, RunStatus, Store
-from bicoastal.experiments.terminal.documents import rounded
 from bicoastal.wan.units import format_time
 
 MIN_ITERATIONS_FOR_P99 = 100
-WIDE_COLUMNS = 100
-_TERM_COLUMNS = len("completion:")
 _GRAVITY: tuple[RunStatus, ...] = ("ok", "degraded", "unsupported", "failed")
-STATUS_STYLES = {"ok": "green", "degraded": "yellow", "unsupported": "dim", "failed": "red"}
 
 
 def percentile(values: Iterable[float | None], share: float) -> float | None:
@@ -198,7 +191,9 @@ def _result(store: Store, name: str, runs: Sequence[RunRow]) -> TransportResult:
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def to_document(comparison: Comparison, at_scale: Mapping[str, Mapping[str, float]] | None = None) -> dict[str, Any]:
+def comparison_document(
+    comparison: Comparison, at_scale: Mapping[str, Mapping[str, float]] | None = None
+) -> dict[str, Any]:
     """Return the JSON document of `compare --json`; its keys are in a fixed order, its floats have 12 digits.
 
     at_scale: by transport, what its runs say of a whole deployment.
@@ -234,44 +229,7 @@ def to_document(comparison: Comparison, at_scale: Mapping[str, Mapping[str, floa
     }
 
 
-# -- table ------------------------------------------------------------------------------------------------------------
-
-
-def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -> Group:
-    """Return the table for people, with what its numbers mean below it and `notes`, "term: meaning", at the end.
-
-    Narrower than `WIDE_COLUMNS` it leaves the column of the first iteration out.
-    """
-    wide = width >= WIDE_COLUMNS
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("transport", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    for heading in ("n", *(["first"] if wide else []), "min", "p50", "p99", "max"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("effi-|ciency", "over-|head", "re-|pairs", "time-|outs"):
-        whole, broken = heading.replace("-|", ""), heading.replace("|", "\n")
-        table.add_column(whole if wide else broken, justify="right", no_wrap=True)
-    for result in comparison.transports:
-        cells = result.cells()
-        if not wide:
-            del cells["first"]
-        table.add_row(Text(result.name), Text(result.status, style=STATUS_STYLES[result.status]), *cells.values())
-    title = Text(f"{comparison.scenario} in {comparison.backend}: completion of an iteration, ms", style="bold")
-    reasons = [
-        Text(result.trouble, style=STATUS_STYLES[result.status]) for result in comparison.transports if result.trouble
-    ]
-    return Group(title, Text(), table, Text(), *reasons, to_notes([*meaning_of(comparison, wide=wide), *notes]))
-
-
-def to_notes(lines: Iterable[str]) -> Table:
-    """Return lines of the form "term: what there is to say of it", the terms in a column of their own."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(width=_TERM_COLUMNS, no_wrap=True, style="dim")
-    grid.add_column(style="dim", overflow="fold")
-    for line in lines:
-        term, _, meaning = line.partition(": ")
-        grid.add_row(Text(f"{term}:"), Text(meaning))
-    return grid
+# -- texts -------------------------------------------------------------------------------------------------------------
 
 
 def format_milliseconds(time_s: float | None) -> str:

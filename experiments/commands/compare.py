@@ -2,31 +2,39 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from bicoastal.emulation.registry import BackendRegistry
-from bicoastal.experiments.analysis.comparison import Comparison, compare, to_document, to_notes, to_table
-from bicoastal.experiments.extrapolation.at_scale import AtScale, at_scale
-from bicoastal.experiments.figures.files import OVERVIEW, SERIES, check_places, prepare_matplotlib
-from bicoastal.experiments.runs.runner import World, plan, run_all
-from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, parse_divisor
-from bicoastal.experiments.runs.store import Store
-from bicoastal.experiments.scenario.overrides import Override, option, parse_override, setting
-from bicoastal.experiments.scenario.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
-from bicoastal.experiments.scenario.tables import ScenarioError
-from bicoastal.experiments.scenario.workload import check_transport_name
+from bicoastal import (
+    DEFAULT_SCENARIO,
+    MAX_SEEDS,
+    AtScale,
+    Comparison,
+    Override,
+    Results,
+    Scenario,
+    ScenarioError,
+    check_transports,
+    comparison_document,
+    format_time,
+    load_scenario,
+    option,
+    parse_override,
+    plan_runs,
+    run_tasks,
+    setting,
+)
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.console import DONE, FAILED, UNSUPPORTED
 from bicoastal.experiments.terminal.documents import say_document
+from bicoastal.experiments.terminal.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib, write_figures
 from bicoastal.experiments.terminal.progress import reporter
 from bicoastal.experiments.terminal.showing import show
-from bicoastal.transports.registry import Registry, UnknownTransportError
-from bicoastal.wan.units import format_time
+from bicoastal.experiments.terminal.tables import to_notes, to_table
 
 
 def add_parser(commands: Any) -> None:
@@ -69,60 +77,48 @@ def add_parser(commands: Any) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
     if not 1 <= arguments.seeds <= MAX_SEEDS:
         raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and {MAX_SEEDS}")
     with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
-        scenario = load_scenario(arguments.scenario, world.transports, overrides_of(arguments, "iterations", "seed"))
-        names = arguments.transport or scenario.transports
-        transports = resolve_transports(names, world.transports, arguments.transport)
+        scenario = load_scenario(arguments.scenario, changes=overrides_of(arguments, "iterations", "seed"))
+        transports = check_transports(
+            arguments.transport or scenario.transports, label="--transport" if arguments.transport else ""
+        )
     seeds = scenario.seeds(arguments.seeds)
-    options = {} if arguments.impairment is None else {"impairment": arguments.impairment}
-    divisor = parse_divisor(arguments.scale or "auto")
-    backend = make_backend(world, arguments.backend, options)
-    real_time = backend.capabilities().real_time
-    if divisor is None:
-        divisor = fitting_divisor(backend, scenario, transports)
-    tasks = plan(
+    tasks = plan_runs(
         scenario,
-        backend=arguments.backend,
         transports=transports,
         seeds=seeds,
-        scale=divisor,
-        options=options,
+        backend=arguments.backend,
+        impairment=arguments.impairment,
+        scale=arguments.scale or "auto",
         settings=settings_of(arguments),
     )
     out = arguments.out or Path("out") / scenario.name
-    with Store(out) as store:
-        check_places(out, [OVERVIEW, SERIES])
-        with reporter(tasks) as progress:
-            run_all(tasks, store, world, workers=0 if real_time else None, progress=progress)
-        comparison = compare(store, [task.key for task in tasks])
-        scaled, refused = _at_scale(store, comparison, scenario)
+    check_places(out, [OVERVIEW, SERIES])
+    with reporter(tasks) as progress:
+        results = run_tasks(tasks, directory=out, workers=None, progress=progress)
+    with results:
+        comparison = results.comparison
+        scaled, refused = _at_scale(results, scenario)
         if arguments.json:
             documents = {name: each.document() for name, each in scaled.items()}
-            say_document(to_document(comparison, documents))
+            say_document(comparison_document(comparison, documents))
         else:
-            width = Console().width
-            notes = [*tasks[0].notes, *_at_scale_notes(scaled, refused)]
-            show(to_table(comparison, width=width, notes=notes))
-        files = [
-            str(store.path),
-            *_draw(store, comparison, world.transports, out),
-        ]  # last: what failed here costs least
+            notes = [*results.runs[0].notes, *_at_scale_notes(scaled, refused)]
+            show(to_table(comparison, width=Console().width, notes=notes))
+        files = [str(results.path), *_draw(results, out)]  # last: what failed here costs least
     if not arguments.json:
         show(to_notes([f"written: {', '.join(files)}"]))
     return exit_code(comparison)
 
 
-def _at_scale(
-    store: Store, comparison: Comparison, scenario: Scenario
-) -> tuple[Mapping[str, AtScale], Mapping[str, str]]:
+def _at_scale(results: Results, scenario: Scenario) -> tuple[Mapping[str, AtScale], Mapping[str, str]]:
     """Return what the runs say of the whole deployment, if the compared traffic is one job of one."""
     jobs = [job for job in scenario.jobs if job.transport is None]
     if len(jobs) != 1 or jobs[0].deployment is None:
         return {}, {}
-    return at_scale(store, comparison, jobs[0].deployment, trips=jobs[0].allreduce.trips)
+    return results.at_scale(jobs[0].deployment, trips=jobs[0].allreduce.trips)
 
 
 def _at_scale_notes(scaled: Mapping[str, AtScale], refused: Mapping[str, str]) -> list[str]:
@@ -160,23 +156,9 @@ def settings_of(arguments: argparse.Namespace) -> list[str]:
     return settings
 
 
-def resolve_transports(names: Sequence[str], registry: Registry, given: Sequence[str] | None) -> list[str]:
-    """Check that every name can be had, and return each once."""
-    place = "--transport: " if given else ""
-    for name in names:
-        try:
-            check_transport_name(name, registry)
-            registry.resolve(name)
-        except (ScenarioError, UnknownTransportError) as error:
-            raise ScenarioError(f"{place}{error}") from error
-    return list(dict.fromkeys(names))
-
-
-def _draw(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[str]:
+def _draw(results: Results, into: Path) -> list[str]:
     prepare_matplotlib()
-    from bicoastal.experiments.figures.overview import draw_comparison  # noqa: PLC0415 (matplotlib takes half a second that `list` need not)
-
-    return [str(path) for path in draw_comparison(store, comparison, registry, directory)]
+    return write_figures(into, {OVERVIEW: results.figure(), SERIES: results.series_figure()})
 
 
 def exit_code(*comparisons: Comparison) -> int:

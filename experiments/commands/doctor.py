@@ -9,14 +9,20 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal.emulation.base import RunFailedError
-from bicoastal.emulation.ground.cleanup import clean
-from bicoastal.emulation.probing.ceiling import MachineCeiling, machine_ceiling
-from bicoastal.emulation.probing.host import Ceiling, HostFacts, survey
+from bicoastal import (
+    Ceiling,
+    HostFacts,
+    MachineCeiling,
+    RunFailedError,
+    clean,
+    format_rate,
+    format_time,
+    machine_ceiling,
+    survey,
+)
 from bicoastal.experiments.terminal.console import say
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
-from bicoastal.wan.units import format_rate, format_time
 
 
 def add_parsers(commands: Any) -> None:

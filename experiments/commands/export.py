@@ -5,8 +5,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from bicoastal.experiments.runs.store import TABLES, Store
-from bicoastal.experiments.runs.whole_files import written_whole
+from bicoastal import TABLES, open_results, written_whole
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.console import DONE, say
 
@@ -21,10 +20,10 @@ def add_parser(commands: Any) -> None:
 
 def _export(arguments: argparse.Namespace) -> int:
     results: Path = arguments.directory
-    with Store.existing(results) as store:
-        for table in TABLES:
-            columns, rows = store.dump(table)
-            path = results / f"{table}.csv"
+    with open_results(results) as opened:
+        for name in TABLES:
+            columns, rows = opened.dump(name)
+            path = results / f"{name}.csv"
             with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(columns)

@@ -2,115 +2,34 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal.experiments.extrapolation.assumptions import Assumptions
-from bicoastal.experiments.extrapolation.computation import bubble_share
-from bicoastal.experiments.extrapolation.exposure import (
-    Pass,
-    backward_pass,
-    cover_s,
-    exposed_gradient_s,
-    exposed_share,
-    forward_pass,
-    step_s,
-)
-from bicoastal.experiments.extrapolation.memory import Memory, memory, verdict
-from bicoastal.experiments.extrapolation.stages import (
+from bicoastal import (
+    DEFAULT_DEPLOYMENT,
+    Deployment,
+    Extrapolation,
     Stage,
-    expert_stage,
-    gradient_s,
-    gradient_stages,
-    pipeline_stage,
-    tensor_stage,
-    wide_area_s,
+    WideArea,
+    extrapolate,
+    format_rate,
+    format_size,
+    format_time,
+    parse_override,
+    rounded,
 )
-from bicoastal.experiments.extrapolation.wide_area import Change, WideArea, changes, wide_area
-from bicoastal.experiments.scenario.deployment import load_deployment
-from bicoastal.experiments.scenario.overrides import Override, parse_override
-from bicoastal.experiments.scenario.tables import ScenarioError, close_matches
-from bicoastal.experiments.terminal.documents import rounded, say_document
+from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
-from bicoastal.wan.deployment import Deployment
-from bicoastal.wan.units import format_rate, format_size, format_time
 
-DEFAULT_DEPLOYMENT = "hundred-trillion"
 WIDE_COLUMNS = 110
 SYMBOLS = (
     "G: a GPU's gradients; r replicas in a rack (n racks of a layer at a site), t GPUs of a replica, e replicas that "
     "share experts; b s h: micro-batch, sequence, width; k experts for each token; B: bytes of an element."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extrapolation:
-    """A deployment reckoned through under some assumptions. wan: None where there is one site."""
-
-    deployment: Deployment
-    assumptions: Assumptions
-    memory: Memory
-    stages: tuple[Stage, ...]
-    forward: Pass
-    backward: Pass
-    gradient_s: float
-    cover_s: float
-    gradient_exposed_s: float
-    wan: WideArea | None
-    changes: tuple[Change, ...]
-
-    @property
-    def layer_share(self) -> float:
-        """Exposed share of a micro-batch in a pipeline stage, gradients apart."""
-        return float(exposed_share(self.deployment, self.assumptions))
-
-    @property
-    def step_share(self) -> float:
-        """Exposed share of a step without its bubble, gradients included."""
-        d = self.deployment
-        return float(exposed_share(d, self.assumptions, self.gradient_exposed_s, micro_batches=d.micro_batches))
-
-    @property
-    def bubble_share(self) -> float:
-        """Part of a step in which a pipeline stage waits, on top of `step_s`."""
-        return bubble_share(pipeline=self.deployment.pipeline, micro_batches=self.deployment.micro_batches)
-
-    @property
-    def step_s(self) -> float:
-        """Time of a step without its bubble."""
-        return float(step_s(self.deployment, self.assumptions, self.gradient_exposed_s))
-
-
-def extrapolate(deployment: Deployment, assumptions: Assumptions) -> Extrapolation:
-    """Reckon a deployment through. Its WAN rate, where it has none, counts as unlimited."""
-    rate_bps = deployment.wan_bps
-    latency_s, busy_s = wide_area_s(deployment, assumptions, float("inf") if rate_bps is None else rate_bps)
-    of_pass = (
-        tensor_stage(deployment, assumptions),
-        expert_stage(deployment, assumptions),
-        pipeline_stage(deployment, assumptions),
-    )
-    return Extrapolation(
-        deployment=deployment,
-        assumptions=assumptions,
-        memory=memory(deployment),
-        stages=(
-            *(stage for stage in of_pass if stage is not None),
-            *gradient_stages(deployment, assumptions, rate_bps),
-        ),
-        forward=forward_pass(deployment, assumptions),
-        backward=backward_pass(deployment, assumptions),
-        gradient_s=float(gradient_s(deployment, assumptions, latency_s, busy_s)),
-        cover_s=cover_s(deployment, assumptions),
-        gradient_exposed_s=float(exposed_gradient_s(deployment, assumptions, latency_s, busy_s)),
-        wan=wide_area(deployment, assumptions),
-        changes=changes(deployment, assumptions),
-    )
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
@@ -134,7 +53,7 @@ def to_document(found: Extrapolation) -> dict[str, Any]:
             **asdict(found.memory),
             "total_bytes": found.memory.total_bytes,
             "fits": found.memory.fits,
-            "verdict": verdict(d),
+            "verdict": found.memory_verdict,
         },
         "stages": [asdict(stage) for stage in found.stages],
         "passes": {"forward": asdict(found.forward), "backward": asdict(found.backward)},
@@ -166,7 +85,7 @@ def to_table(found: Extrapolation, *, width: int) -> Group:
     parts: list[Text | Table] = [
         Text(title, style="bold"),
         Text(d.source, style="dim"),
-        Text(f"memory: {verdict(d)}", style="" if found.memory.fits else "yellow"),
+        Text(f"memory: {found.memory_verdict}", style="" if found.memory.fits else "yellow"),
         Text(),
         _stage_table(found.stages, wide=wide),
         Text(),
@@ -277,38 +196,8 @@ def _meaning(found: Extrapolation, *, wide: bool) -> list[str]:
 # -- command ----------------------------------------------------------------------------------------------------------
 
 
-def read_case(name: str, texts: Sequence[str]) -> tuple[Deployment, Assumptions]:
-    """Return the deployment `name` (bundled, or a .toml file) and the assumptions, with what `--set` changes in both.
-
-    Raises ScenarioError in one sentence that names the file and the key, or the option.
-    """
-    overrides = [parse_override(text) for text in texts]
-    assumed = [change for change in overrides if change.steps[0] == ("assumptions", None)]
-    deployment = load_deployment(name, Path(), [change for change in overrides if change not in assumed])
-    return deployment, _read_assumptions(assumed)
-
-
-def _read_assumptions(overrides: Sequence[Override]) -> Assumptions:
-    known = [field.name for field in fields(Assumptions)]
-    values: dict[str, Any] = {}
-    for change in overrides:
-        if len(change.steps) != 2 or change.steps[1][1] is not None or change.key not in known:
-            raise ScenarioError(
-                f"{change.label}: there is no such assumption{close_matches(change.key, known)}; there are "
-                f"{', '.join(known)}"
-            )
-        value = change.value
-        values[change.key] = tuple(value) if isinstance(value, list) else value
-    try:
-        return Assumptions(**values)
-    except ValueError as error:
-        key, _, rest = str(error).partition(":")
-        labels = {change.key: change.label for change in overrides}
-        raise ScenarioError(f"{labels[key]}:{rest}") from error
-
-
 def add_case_options(command: argparse.ArgumentParser) -> None:
-    """Add the options that `read_case` takes."""
+    """Add the options that name a deployment and change it."""
     command.add_argument(
         "--deployment",
         default=DEFAULT_DEPLOYMENT,
@@ -338,7 +227,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _extrapolate(arguments: argparse.Namespace) -> int:
-    found = extrapolate(*read_case(arguments.deployment, arguments.set))
+    found = extrapolate(arguments.deployment, changes=[parse_override(text) for text in arguments.set])
     if arguments.json:
         say_document(to_document(found))
     else:

@@ -1,35 +1,15 @@
 """`bicoastal report`: the results of a directory as one page that any browser shows, with everything in it."""
 
 import argparse
-from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from bicoastal.experiments.analysis.comparison import TransportResult, format_milliseconds, meaning_of
-from bicoastal.experiments.analysis.groups import MOST_NAMED, Group, distinct, enumerated, groups_of, varied
-from bicoastal.experiments.figures.files import prepare_matplotlib
-from bicoastal.experiments.runs.store import Store, StoreError
-from bicoastal.experiments.runs.whole_files import written_whole
+from bicoastal import open_results, written_whole
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.console import DONE, say
-from bicoastal.transports.registry import Registry, UnknownTransportError
+from bicoastal.experiments.terminal.pictures import prepare_matplotlib
 
 FILE_NAME = "report.html"
-MOST_DRAWN = 6  # scenarios with pictures of their own; more are shown by curves and tables alone
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
-th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
-.failed { color: #b00020; } .degraded { color: #9a6700; } .unsupported { color: #777; }
-.notes { color: #555; font-size: .9rem; margin: .3rem 0; } .wide { overflow-x: auto; }
-img { width: 100%; min-width: 48rem; max-width: 90rem; height: auto; }
-"""
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def add_parser(commands: Any) -> None:
@@ -41,129 +21,11 @@ def add_parser(commands: Any) -> None:
 
 def _report(arguments: argparse.Namespace) -> int:
     results: Path = arguments.directory
-    with Store.existing(results) as store:
-        groups = groups_of(store)
-        if not groups:
-            raise StoreError(f"{results}: holds no results yet")
-        page = to_page(store, groups, Registry.installed())
+    prepare_matplotlib()
+    with open_results(results) as opened:
+        page = opened.page()
     path = results / FILE_NAME
     with written_whole(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
     say(str(path))
     return DONE
-
-
-def to_page(store: Store, groups: Sequence[Group], registry: Registry) -> str:
-    """Return the page: curves where something is varied, then a table for each group, and pictures of the first few.
-
-    It loads nothing and runs nothing, and the same results give the same bytes. Raises StoreError.
-    """
-    prepare_matplotlib()
-    from bicoastal.experiments.figures.overview import draw_comparison  # noqa: PLC0415 (matplotlib is slow to import)
-
-    title = ", ".join(dict.fromkeys(group.study or group.comparison.scenario for group in groups))
-    parts = [f"<h1>{escape(title)}</h1>", _contents(groups)]
-    with _scratch() as scratch:
-        place = Path(scratch)
-        parts += _curves(groups, registry, place)
-        for number, group in enumerate(groups):
-            parts += [f'<h2 id="group{number}">{escape(_heading(group))}</h2>', _table(group)]
-            troubles = [result.trouble for result in group.comparison.transports if result.trouble]
-            parts += [f'<p class="notes">{escape(trouble)}</p>' for trouble in troubles]
-            if len(groups) <= MOST_DRAWN:
-                parts += [_image(path) for path in draw_comparison(store, group.comparison, registry, place)]
-    first = groups[0].comparison
-    names = dict.fromkeys(result.name for group in groups for result in group.comparison.transports)
-    parts += ["<h2>Transports</h2>", *(_described(name, registry) for name in names)]
-    parts += ["<h2>What the numbers mean</h2>", *(f'<p class="notes">{escape(x)}</p>' for x in meaning_of(first))]
-    body = "\n".join(parts)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
-    )
-
-
-def _scratch() -> TemporaryDirectory[str]:
-    try:
-        return TemporaryDirectory(prefix="bicoastal-report-")
-    except OSError as error:
-        raise StoreError(f"there is no place to draw pictures in for a while ({error.strerror})") from error
-
-
-def _curves(groups: Sequence[Group], registry: Registry, place: Path) -> Iterator[str]:
-    """Give the curves of what is varied, each two under what tells them from the others."""
-    from bicoastal.experiments.figures.curves import draw_curves  # noqa: PLC0415 (matplotlib is slow to import)
-
-    series = _series(groups)
-    shared = [tuple(each for each in members[0].conditions if _everywhere(each, members)) for members in series]
-    for members, differing in zip(series, distinct(shared), strict=True):
-        pictures = draw_curves(members, registry, place, labels=members[0].labels)
-        if pictures and len(series) > 1:
-            yield f'<p class="notes">{escape(enumerated(differing[:MOST_NAMED]))}</p>'
-        yield from map(_image, pictures)
-
-
-def _everywhere(condition: str, groups: Sequence[Group]) -> bool:
-    return all(condition in group.conditions for group in groups)
-
-
-def _series(groups: Sequence[Group]) -> list[list[Group]]:
-    """Return the groups that lie on common curves: of one scenario and world, the same keys set, each setting once."""
-    found: dict[tuple[object, ...], list[dict[tuple[tuple[str, str], ...], Group]]] = {}
-    for group in groups:
-        comparison, settings = group.comparison, tuple(group.settings.items())
-        kind = (comparison.scenario, comparison.backend, comparison.scale, group.source, *group.settings)
-        alike = found.setdefault(kind, [])
-        series = next((each for each in alike if settings not in each), None)
-        if series is None:
-            alike.append(series := {})
-        series[settings] = group
-    return [list(each.values()) for alike in found.values() for each in alike]
-
-
-def _contents(groups: Sequence[Group]) -> str:
-    if len(groups) == 1:
-        return ""
-    items = "".join(f'<li><a href="#group{n}">{escape(_heading(group))}</a></li>' for n, group in enumerate(groups))
-    labels = {key: label for group in groups for key, label in group.labels.items()}
-    what = ", ".join(f"{labels.get(key, key)} ({len(values)} values)" for key, values in varied(groups).items())
-    return f'<p class="notes">Varied: {escape(what)}</p><ul>{items}</ul>' if what else f"<ul>{items}</ul>"
-
-
-def _heading(group: Group) -> str:
-    comparison = group.comparison
-    world = comparison.backend if comparison.scale == 1 else f"{comparison.backend}, divided by {comparison.scale:g}"
-    return f"{comparison.scenario} in {world}" + (f": {group.name}" if group.name else "")
-
-
-def _table(group: Group) -> str:
-    headings = ("transport", "status", *group.comparison.transports[0].cells())
-    head = "".join(f"<th>{heading}</th>" for heading in headings)
-    rows = "".join(_row(result) for result in group.comparison.transports)
-    bound = format_milliseconds(group.comparison.bound_s)
-    notes = "".join(f'<p class="notes">{escape(note)}</p>' for note in group.notes)
-    return (
-        f'{notes}<p class="notes">Completion of an iteration, ms; the bound is {bound}.</p>'
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-    )
-
-
-def _row(result: TransportResult) -> str:
-    status = f'<td class="{result.status}">{result.status}</td>'
-    figures = "".join(f"<td>{cell}</td>" for cell in result.cells().values())
-    return f"<tr><td>{escape(result.name)}</td>{status}{figures}</tr>"
-
-
-def _described(name: str, registry: Registry) -> str:
-    try:
-        description = registry.resolve(name).description
-    except UnknownTransportError as error:
-        description = str(error)
-    return f'<p class="notes"><b>{escape(name)}</b>: {escape(description)}</p>'
-
-
-def _image(path: Path) -> str:
-    data = b64encode(path.read_bytes()).decode()
-    return f'<p class="wide"><img alt="{escape(path.stem)}" src="data:image/png;base64,{data}"></p>'

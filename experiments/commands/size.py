@@ -10,33 +10,38 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal.experiments.commands.extrapolate import add_case_options, read_case
-from bicoastal.experiments.extrapolation.answers import Row, Sizing, size, size_measured
-from bicoastal.experiments.extrapolation.fitting.evidence import evidence
-from bicoastal.experiments.extrapolation.fitting.fit import Fit
-from bicoastal.experiments.extrapolation.sizing import Need, Question, at, step_share
-from bicoastal.experiments.extrapolation.sizing import Path as WanPath
-from bicoastal.experiments.extrapolation.tails.models import (
-    MODELS,
+from bicoastal import (
+    DEFAULT_LOSS,
+    DEFAULT_SHARE,
     NO_TRANSPORT,
     SAME_ALGORITHM,
+    SCOPES,
     WITHOUT_MODEL,
-    model_of,
+    Fit,
+    Need,
+    ScenarioError,
+    Sizing,
+    SizingRow,
+    evidence,
+    exposed_figure,
+    format_rate,
+    format_time,
+    parse_override,
+    parse_probability,
+    rounded,
+    shown,
+    size,
+    stages_figure,
+    step_share,
 )
-from bicoastal.experiments.extrapolation.tails.slowest import SCOPES, Scope
-from bicoastal.experiments.figures.files import EXPOSED, STAGES, make_place, prepare_matplotlib
-from bicoastal.experiments.scenario.tables import ScenarioError, shown
+from bicoastal.experiments.commands.extrapolate import add_case_options
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.console import DONE, UNSUPPORTED
-from bicoastal.experiments.terminal.documents import rounded, say_document
+from bicoastal.experiments.terminal.documents import say_document
+from bicoastal.experiments.terminal.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib, write_figures
 from bicoastal.experiments.terminal.showing import show
-from bicoastal.transports.registry import Registry
-from bicoastal.wan.units import format_rate, format_time, parse_probability
 
-DEFAULT_LOSS = 1e-4
-DEFAULT_SHARE = 0.99
-MOST_LOSS = 0.1  # more than a path that anybody would train over
-DEFAULT_NAMES = (*(name for name in MODELS if name not in NO_TRANSPORT), *WITHOUT_MODEL)
+MOST_LOSS = 0.1  # larger than on any path that is used for training
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"))
 
 
@@ -157,7 +162,7 @@ def _aggregate_unit(sizing: Sizing) -> tuple[float, str]:
     return next(((unit, prefix) for unit, prefix in _PREFIXES if least >= unit), _PREFIXES[-1])
 
 
-def _cells(row: Row, own: float | None, unit: float) -> list[str]:
+def _cells(row: SizingRow, own: float | None, unit: float) -> list[str]:
     found = row.found
     if found is None:
         return ["–"] * (5 if own is None else 6)
@@ -206,7 +211,7 @@ def _grouped(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[tuple[str, 
     return groups.items()
 
 
-def _takes(row: Row) -> str:
+def _takes(row: SizingRow) -> str:
     """Return what a loss's interval means for the bandwidth, in words."""
     ends = [None if rate is None else format_rate(rate) for rate in row.least_bps]
     if ends == [None, None]:
@@ -293,29 +298,26 @@ def _loss(text: str) -> float:
 
 
 def _size(arguments: argparse.Namespace) -> int:
-    deployment, assumptions = read_case(arguments.deployment, arguments.set)
     if arguments.source is not None and arguments.loss is not None:
         raise ScenarioError("--loss: cannot stand beside --from, which has the loss of its own runs")
-    path = WanPath(
-        loss=_loss(arguments.loss or str(DEFAULT_LOSS)),
-        tail_loss=_probability("--tail-loss", arguments.tail_loss),
-    )
-    target = None if arguments.target is None else _probability("--target", arguments.target)
-    share = _probability("--share", arguments.share)
-    scope: Scope = arguments.scope
-    try:
-        question = Question(deployment=deployment, assumptions=assumptions, path=path, scope=scope, share=share)
-        for name in arguments.transport or ():
-            if name not in WITHOUT_MODEL:
-                model_of(name)
-    except ValueError as error:
-        raise ScenarioError(str(error)) from None
+    options: dict[str, Any] = {
+        "changes": [parse_override(text) for text in arguments.set],
+        "transports": arguments.transport,
+        "loss": _loss(arguments.loss or str(DEFAULT_LOSS)),
+        "tail_loss": _probability("--tail-loss", arguments.tail_loss),
+        "target": None if arguments.target is None else _probability("--target", arguments.target),
+        "share": _probability("--share", arguments.share),
+        "scope": arguments.scope,
+        "results": arguments.source,
+    }
     if arguments.out is not None:
         make_place(arguments.out, [EXPOSED, STAGES])
-    if arguments.source is None:
-        sizing = size(question, arguments.transport or DEFAULT_NAMES, target)
-    else:
-        sizing = size_measured(question, arguments.source, arguments.transport, target)
+    try:
+        sizing = size(arguments.deployment, **options)
+    except ScenarioError:
+        raise
+    except ValueError as error:
+        raise ScenarioError(str(error)) from None
     files = [] if arguments.out is None else _draw(sizing, arguments.out)
     if arguments.json:
         say_document(to_document(sizing, files))
@@ -326,11 +328,4 @@ def _size(arguments: argparse.Namespace) -> int:
 
 def _draw(sizing: Sizing, into: Path) -> list[str]:
     prepare_matplotlib()
-    from bicoastal.experiments.figures.exposed_share import draw_sizing  # noqa: PLC0415 (matplotlib takes half a second)
-
-    models = [model_of(row.transport) for row in sizing.rows if row.found is not None]
-    if not models:
-        return []
-    losses = [row.measured.loss for row in sizing.rows if row.measured]
-    question = at(sizing.question, loss=max(losses)) if losses else sizing.question
-    return [str(path) for path in draw_sizing(question, models, sizing.target, Registry.installed(), into)]
+    return write_figures(into, {EXPOSED: exposed_figure(sizing), STAGES: stages_figure(sizing)})

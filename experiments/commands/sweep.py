@@ -10,24 +10,28 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal.emulation.registry import BackendRegistry
-from bicoastal.experiments.analysis.comparison import STATUS_STYLES, format_milliseconds, to_document, to_notes
-from bicoastal.experiments.analysis.groups import Group, groups_of
-from bicoastal.experiments.commands.compare import exit_code, overrides_of, resolve_transports, settings_of
-from bicoastal.experiments.figures.files import prepare_matplotlib
-from bicoastal.experiments.runs.runner import Task, World, plan, run_all
-from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, parse_divisor
-from bicoastal.experiments.runs.store import Store
-from bicoastal.experiments.scenario.scenario import MAX_SEEDS
-from bicoastal.experiments.scenario.study import Study, load_study
-from bicoastal.experiments.scenario.tables import ScenarioError
+from bicoastal import (
+    MAX_SEEDS,
+    Group,
+    Results,
+    ScenarioError,
+    Study,
+    check_transports,
+    comparison_document,
+    format_milliseconds,
+    load_study,
+    plan_study,
+    run_tasks,
+    unfinished,
+)
+from bicoastal.experiments.commands.compare import exit_code, overrides_of, settings_of
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.documents import say_document
+from bicoastal.experiments.terminal.pictures import prepare_matplotlib, write_figures
 from bicoastal.experiments.terminal.progress import reporter
 from bicoastal.experiments.terminal.showing import show
-from bicoastal.transports.registry import Registry
+from bicoastal.experiments.terminal.tables import STATUS_STYLES, to_notes
 
-_GOOD = ("ok", "degraded")
 _SHOWN = ("n", "bound", "p50", "p99", "max", "efficiency", "overhead")
 _MOST_TOLD = 10  # reasons of runs that did not go well; the page of `report` has all
 _BROKEN = {"efficiency": "effi-\nciency", "overhead": "over-\nhead"}
@@ -53,87 +57,43 @@ def add_parser(commands: Any) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    world = World(backends=BackendRegistry.installed(), transports=Registry.installed())
     for name, most in (("seeds", MAX_SEEDS), ("workers", 1024)):
         if (given := getattr(arguments, name)) is not None and not 1 <= given <= most:
             raise ScenarioError(f"--{name}: {given} is not between 1 and {most}")
     with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
-        study = load_study(arguments.study, world.transports, overrides_of(arguments, "iterations"))
-        transports = resolve_transports(arguments.transport or study.transports, world.transports, arguments.transport)
-    groups, workers = plan_study(
+        study = load_study(arguments.study, changes=overrides_of(arguments, "iterations"))
+        transports = check_transports(
+            arguments.transport or study.transports, label="--transport" if arguments.transport else ""
+        )
+    tasks = plan_study(
         study,
-        world,
         transports=transports,
-        seeds=arguments.seeds or study.seeds,
-        backend=arguments.backend or study.backend,
+        seeds=arguments.seeds,
+        backend=arguments.backend,
         scale=arguments.scale or "auto",
-        settings=[*study.settings, *settings_of(arguments)],
+        settings=settings_of(arguments),
     )
-    tasks = [task for group in groups for task in group]
     out = arguments.out or Path("out") / study.name
-    with Store(out) as store:
-        missing = unfinished(store, tasks) if arguments.resume else tasks
-        with reporter(missing) as progress:
-            run_all(missing, store, world, workers=workers if workers == 0 else arguments.workers, progress=progress)
-        found = groups_of(store, [task.key for task in tasks])
+    missing = unfinished(tasks, out) if arguments.resume else tasks
+    with reporter(missing) as progress:
+        results = run_tasks(tasks, directory=out, workers=arguments.workers, resume=arguments.resume, progress=progress)
+    with results:
+        found = results.groups
         if arguments.json:
             say_document(to_study_document(study, found))
         else:
             show(to_study_table(study, found), Text(), to_notes(_meaning(study, found)))
-        files = [str(store.path), *_draw(study, found, world.transports, out)]  # last: what failed here costs least
+        files = [str(results.path), *_draw(results, out)]  # last: what failed here costs least
     if not arguments.json:
         show(to_notes([f"written: {', '.join(files)}"]))
     return exit_code(*(group.comparison for group in found))
-
-
-def plan_study(
-    study: Study,
-    world: World,
-    *,
-    transports: Sequence[str],
-    seeds: int,
-    backend: str,
-    scale: str,
-    settings: Sequence[str] = (),
-) -> tuple[list[list[Task]], int | None]:
-    """Return the tasks of each point, and how many processes may run them: 0 in real time, else None, one per core.
-
-    settings: what was changed at every point, "key=value" each. One divisor serves all points, or they could not be
-    compared. Raises ScenarioError, and UnsupportedError where the world carries none of the transports.
-    """
-    made = make_backend(world, backend, {})
-    divisor = parse_divisor(scale)
-    if divisor is None:
-        divisor = max(fitting_divisor(made, point.scenario, transports) for point in study.points)
-    tasks = []
-    for point in study.points:
-        tasks.append(
-            plan(
-                point.scenario,
-                backend=backend,
-                transports=transports,
-                seeds=point.scenario.seeds(seeds),
-                sampled=False,
-                scale=divisor,
-                study=study.name,
-                settings=(*settings, *point.settings),
-                labels=[f"{axis.key}={axis.label}" for axis in study.axes if axis.label != axis.key],
-            )
-        )
-    return tasks, 0 if made.capabilities().real_time else None
-
-
-def unfinished(store: Store, tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks whose result is not in the store, or is there as failed, unsupported or of other settings."""
-    done = {(run.key, run.settings) for run in store.runs([task.key for task in tasks]) if run.status in _GOOD}
-    return [task for task in tasks if (task.key, task.settings) not in done]
 
 
 def to_study_document(study: Study, groups: Sequence[Group]) -> dict[str, Any]:
     """Return the JSON document of `sweep --json`: for each point its settings, and what `compare --json` says of it."""
     return {
         "study": study.name,
-        "points": [{"settings": dict(group.settings), **to_document(group.comparison)} for group in groups],
+        "points": [{"settings": dict(group.settings), **comparison_document(group.comparison)} for group in groups],
     }
 
 
@@ -169,9 +129,6 @@ def _meaning(study: Study, groups: Sequence[Group]) -> list[str]:
     return lines
 
 
-def _draw(study: Study, groups: Sequence[Group], registry: Registry, directory: Path) -> list[str]:
+def _draw(results: Results, into: Path) -> list[str]:
     prepare_matplotlib()
-    from bicoastal.experiments.figures.curves import draw_curves  # noqa: PLC0415 (matplotlib is slow to import)
-
-    labels = {axis.key: axis.label for axis in study.axes}
-    return [str(path) for path in draw_curves(groups, registry, directory, labels=labels)]
+    return write_figures(into, {f"{name}.png": figure for name, figure in results.curve_figures().items()})

@@ -1,68 +1,20 @@
 """`bicoastal validate`: every published figure beside ours, and whether any has moved out of its tolerance."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from bicoastal import Check, check_published, rounded
 from bicoastal.experiments.commands import worlds
-from bicoastal.experiments.terminal.documents import rounded, say_document
+from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
-from bicoastal.experiments.validation.published import FIGURES, Computed
-from bicoastal.experiments.validation.references import Figure, Reference, load_references
 
-Verdict = Literal["ok", "off", "computed", "quoted, not computed"]
 WIDE_COLUMNS = 120
-_STYLES: dict[Verdict, str] = {"ok": "green", "off": "red", "computed": "", "quoted, not computed": "dim"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One published figure beside ours."""
-
-    reference: Reference
-    figure: Figure
-    computed: Computed
-
-    @property
-    def relative_error(self) -> float | None:
-        """Ours over the published one, minus one; None where there is no such ratio."""
-        if self.computed.value is None or self.figure.value == 0:
-            return None
-        return self.computed.value / self.figure.value - 1
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether ours is within the tolerance; a figure that is only quoted is not judged."""
-        if self.figure.tolerance is None:
-            return "quoted, not computed" if self.computed.value is None else "computed"
-        error = self.relative_error
-        return "ok" if error is not None and abs(error) <= self.figure.tolerance else "off"
-
-    @property
-    def note(self) -> str:
-        """What a reader should know of ours, or why there is none."""
-        known = self.computed.note or self.computed.value is not None
-        return self.computed.note if known else "no formula was found that gives it"
-
-
-def check_all(references: Iterable[Reference], computations: Mapping[str, Any] = FIGURES) -> list[Check]:
-    """Return each figure of each reference beside what the computation of its name gives, if there is one."""
-    return [
-        Check(
-            reference=reference,
-            figure=figure,
-            computed=computations[figure.name](reference.inputs)
-            if figure.name in computations
-            else Computed(value=None),
-        )
-        for reference in references
-        for figure in reference.figures
-    ]
+_STYLES = {"ok": "green", "off": "red", "computed": "", "quoted, not computed": "dim"}
 
 
 def to_document(checks: Sequence[Check]) -> dict[str, object]:
@@ -172,7 +124,7 @@ def _validate(arguments: argparse.Namespace) -> int:
     if arguments.worlds:
         return worlds.run(arguments)
     worlds.require_worlds(arguments)
-    checks = check_all(load_references())
+    checks = check_published()
     if arguments.json:
         say_document(to_document(checks))
     else:

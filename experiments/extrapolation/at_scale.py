@@ -1,4 +1,4 @@
-"""From a comparison to the deployment that it stands for: one pair's messages are measured, a step waits for all."""
+"""The step of a whole deployment, from the measured messages of one GPU pair: the step waits for all pairs."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,8 +8,8 @@ from bicoastal.experiments.analysis.comparison import Comparison
 from bicoastal.experiments.extrapolation.assumptions import Assumptions
 from bicoastal.experiments.extrapolation.exposure import exposed_gradient_s
 from bicoastal.experiments.extrapolation.fitting.evidence import evidence
-from bicoastal.experiments.extrapolation.fitting.fit import fit, slowest_span
-from bicoastal.experiments.extrapolation.fitting.measured import measure
+from bicoastal.experiments.extrapolation.fitting.loss_fit import fit, slowest_span
+from bicoastal.experiments.extrapolation.fitting.messages import measure
 from bicoastal.experiments.extrapolation.tails.models import model_of
 from bicoastal.experiments.runs.store import Store
 from bicoastal.wan.deployment import Deployment
@@ -18,13 +18,13 @@ from bicoastal.wan.units import format_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtScale:
-    """One transport's whole step: the slowest of `messages`, of half of the steps, seconds.
+    """One transport's whole step: the median of its slowest message of `messages`, seconds.
 
-    completion_s: of the wide-area phase, all its trips, each of which waits for its slowest message, losses
-    independent, after a connection's first iteration; low, high: at the ends of the loss's 95 % interval; correlated,
-    any: the least there can be, where all messages lose the same packets, and the most, whatever depends on what.
-    exposed_s: what of the gradient all-reduce computation does not hide then. evidence: what that loss rests on, and
-    what independence means, in words.
+    completion_s: of the wide-area phase with all its trips, each of which waits for its slowest message. Losses are
+    independent, and it is not a connection's first iteration. low, high: at the ends of the loss's 95 % interval.
+    correlated: the least for any dependence, where all messages lose the same packets. any: the most for any
+    dependence. exposed_s: the part of the gradient all-reduce that computation does not hide then. evidence: what the
+    loss rests on, and what independence means, in words.
     """
 
     messages: int
@@ -44,7 +44,7 @@ class AtScale:
 def at_scale(
     store: Store, comparison: Comparison, deployment: Deployment, *, trips: int
 ) -> tuple[Mapping[str, AtScale], Mapping[str, str]]:
-    """Return, by transport, the step of the whole deployment, and for the others why their runs do not support it.
+    """Return the step of the whole deployment by transport, and for the other transports the reason why there is none.
 
     The path is the one that was measured, at full rate. trips: one-way trips of an iteration.
     """

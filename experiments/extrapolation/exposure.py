@@ -1,4 +1,4 @@
-"""What of training's communication computation does not hide, and the least WAN rate that leaves nothing of it.
+"""The part of training's communication that computation does not hide, and the least WAN rate that hides all of it.
 
 Tensor, expert and pipeline communication is on the critical path of every pass and is never hidden. The all-reduce of
 a stage's gradients runs behind backward passes (`Assumptions.cover_passes`), and what is left over is exposed
@@ -20,6 +20,7 @@ from bicoastal.experiments.extrapolation.stages import (
     tensor_stage,
     wide_area_s,
 )
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 
 
@@ -32,7 +33,7 @@ class Pass:
 
     @property
     def time_s(self) -> float:
-        """One after the other."""
+        """The sum: one comes after the other."""
         return self.compute_s + self.communication_s
 
 
@@ -42,7 +43,7 @@ def forward_pass(deployment: Deployment, assumptions: Assumptions) -> Pass:
 
 
 def backward_pass(deployment: Deployment, assumptions: Assumptions) -> Pass:
-    """Return the backward pass: twice the forward pass's operations, and what is computed again."""
+    """Return the backward pass: twice the forward pass's operations, and those that are computed again."""
     recomputation = deployment.recomputation if assumptions.count_recomputation else "none"
     return _pass(deployment, assumptions, deployment.model.backward_flops(recomputation))
 
@@ -59,7 +60,7 @@ def _pass(deployment: Deployment, assumptions: Assumptions, layer_flops: float) 
 
 
 def cover_s(deployment: Deployment, assumptions: Assumptions) -> float:
-    """Return the time that a stage's gradient all-reduce can hide behind."""
+    """Return the time of the backward passes that can hide a stage's gradient all-reduce."""
     behind = backward_pass(deployment, assumptions)
     one_s = behind.time_s if assumptions.communication_covers else behind.compute_s
     return assumptions.cover_passes * one_s
@@ -68,7 +69,7 @@ def cover_s(deployment: Deployment, assumptions: Assumptions) -> float:
 def exposed_gradient_s(
     deployment: Deployment, assumptions: Assumptions, wide_area_latency_s: Values, wide_area_busy_s: Values = 0.0
 ) -> Values:
-    """Return what the cover leaves of the gradient all-reduce, given its wide-area stage as `gradient_s` takes it."""
+    """Return the part of the gradient all-reduce that is not hidden; the wide-area stage as in `gradient_s`."""
     whole_s = gradient_s(deployment, assumptions, wide_area_latency_s, wide_area_busy_s)
     return np.maximum(0.0, whole_s - cover_s(deployment, assumptions))
 
@@ -76,10 +77,10 @@ def exposed_gradient_s(
 def exposed_share(
     deployment: Deployment, assumptions: Assumptions, gradient_exposed_s: Values = 0.0, *, micro_batches: int = 1
 ) -> Values:
-    """Return exposed communication over all busy time, of `micro_batches` and what their step exposes of its gradients.
+    """Return exposed communication over all busy time of a step with so many micro-batches.
 
-    With one micro-batch and nothing exposed of the gradients it is the share published for a layer. The bubble of the
-    pipeline is in neither.
+    With one micro-batch and no exposed gradients this is the share that is published for a layer. The pipeline's bubble
+    counts neither as exposed nor as busy.
     """
     forward, backward = forward_pass(deployment, assumptions), backward_pass(deployment, assumptions)
     exposed_s = micro_batches * (forward.communication_s + backward.communication_s) + gradient_exposed_s
@@ -89,7 +90,8 @@ def exposed_share(
 def step_s(deployment: Deployment, assumptions: Assumptions, gradient_exposed_s: Values = 0.0) -> Values:
     """Return the time of a training step without the bubble of its pipeline, seconds.
 
-    All its micro-batches' passes, and what is exposed of the gradients. `computation.bubble_share` has the bubble.
+    It has the passes of all micro-batches and the exposed part of the gradients. `computation.bubble_share` gives the
+    bubble.
     """
     both_s = forward_pass(deployment, assumptions).time_s + backward_pass(deployment, assumptions).time_s
     return deployment.micro_batches * both_s + gradient_exposed_s
@@ -105,13 +107,13 @@ def least_wan_bps(
 ) -> Any:
     """Return the least bit/s of a GPU across the WAN that leaves at most `exposed_s` of the gradients uncovered.
 
-    rtt_s: by default the deployment's. lost_s: what the transport takes beyond delay and serialisation. The result is
-    infinite where no rate is enough, and 0 where there is one site. Each of `gradient_lines` that grows with the time
-    in which the WAN is busy allows it so much of that, and the least counts. Raises ValueError where the assumptions
-    leave serialisation out.
+    rtt_s: by default the deployment's. lost_s: the time that the transport adds to delay and serialisation. The result
+    is infinite where no rate is enough, and 0 where there is one site. Each of `gradient_lines` limits the time in
+    which the WAN is busy, and the smallest limit counts. Raises FieldError where the assumptions leave serialisation
+    out.
     """
     if not assumptions.wan_serialisation:
-        raise ValueError("wan_serialisation: without it no rate plays a part")
+        raise FieldError("wan_serialisation", "without it no rate plays a part")
     latency_s, bits = wide_area_s(deployment, assumptions, 1.0, rtt_s)
     allowed_s = cover_s(deployment, assumptions) + exposed_s
     busy_s: Values = np.inf

@@ -1,4 +1,4 @@
-"""How many switches and cables a data centre's fabric takes."""
+"""The number of switches and cables of a data centre's fabric."""
 
 
 def folded_clos_switches(hosts: float, ports: int, tiers: int) -> float:

@@ -1,4 +1,4 @@
-"""Whether a deployment fits the memory of its GPUs, that of the first pipeline stage, which holds most."""
+"""Whether a deployment fits the memory of its GPUs. The first pipeline stage counts, because it holds most."""
 
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """Whether all of it is there."""
+        """Whether the memory of the GPU is large enough."""
         return self.total_bytes <= self.available_bytes
 
     @property

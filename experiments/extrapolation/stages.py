@@ -1,11 +1,11 @@
-"""How long each stage of training's communication takes: tensor, expert, pipeline, and the hierarchical all-reduce.
+"""The time of each stage of training's communication: tensor, expert, pipeline, and the hierarchical all-reduce.
 
 Tensor and pipeline parallelism: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 Megatron-LM", arXiv 2104.04473. Experts: Rajbhandari et al., "DeepSpeed-MoE", arXiv 2201.05596. The five stages of the
-gradients: "I've Got 99 Problems But FLOPS Ain't One", arXiv 2407.12819. What each of them leaves open is a field of
-`Assumptions`; how many bytes a number takes is a field of the deployment's `Precision`.
+gradients: "I've Got 99 Problems But FLOPS Ain't One", arXiv 2407.12819. What these papers leave open is a field of
+`Assumptions`; the bytes of a number are a field of the deployment's `Precision`.
 
-Whatever depends on the WAN takes arrays as well as numbers, and returns what numpy's broadcasting makes of them.
+Functions of the WAN's rate and delay take arrays as well as numbers, and broadcast them as numpy does.
 """
 
 from collections.abc import Iterable
@@ -26,9 +26,10 @@ Values = float | npt.NDArray[np.float64]
 class Stage:
     """One row of the stage table.
 
-    each: what it happens for, "layer and pass", "pass" (forward or backward, of one micro-batch) or "step".
-    network: that carries it. sent_bytes: by each GPU. time_s: from its beginning to its end. busy_s: the part of it
-    in which the network is busy, the rest being latency. formula: in the symbols of the row's own docstring.
+    each: how often it happens, once for each "layer and pass", "pass" (forward or backward, of one micro-batch) or
+    "step". network: the one that carries it. sent_bytes: by each GPU. time_s: from its beginning to its end. busy_s:
+    the part of it in which the network is busy; the rest is latency. formula: in the symbols of the docstring of the
+    function that makes the row.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a deployment asks of the WAN, and what that answer hangs on."""
+"""The WAN rate that a deployment needs with an ideal transport, and how it changes with each assumption."""
 
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -15,12 +15,12 @@ CHUNKS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WideArea:
-    """What crosses the WAN, and how fast it has to.
+    """What crosses the WAN, and the rate that it needs.
 
-    sent_bytes: by a GPU in one direction, all trips. least_bps: of a GPU, the least rate that leaves nothing of the
-    gradients exposed; None where no rate does, with the reason. least_passes: how many backward passes would have to be
-    there to hide behind for any rate to be enough. spare_s: what the wide-area stage may take longer at
-    the deployment's own rate before anything is exposed (negative: what is exposed); None where it has no rate.
+    sent_bytes: by a GPU in one direction, all trips. least_bps: of a GPU, the least rate that hides all gradients; None
+    where no rate does, for `reason`. least_passes: the number of backward passes that must hide them for any rate to be
+    enough. spare_s: how much longer the wide-area stage may take at the deployment's own rate before anything is
+    exposed (negative: what is exposed); None where the deployment has no rate.
     """
 
     sent_bytes: float
@@ -38,14 +38,14 @@ class WideArea:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing assumed otherwise, and the least rate of a GPU then; None where no rate is enough."""
+    """One changed assumption, and the least rate of a GPU with it; None where no rate is enough."""
 
     what: str
     least_bps: float | None
 
 
 def wide_area(deployment: Deployment, assumptions: Assumptions) -> WideArea | None:
-    """Return what the deployment asks of the WAN; None where there is one site."""
+    """Return what the deployment needs of the WAN; None where there is one site."""
     if deployment.sites == 1:
         return None
     counted = replace(assumptions, wan_serialisation=True)
@@ -75,7 +75,7 @@ def _least(deployment: Deployment, assumptions: Assumptions, **options: Any) -> 
 
 
 def _unavoidable_s(deployment: Deployment, assumptions: Assumptions) -> float:
-    """Return the time of the whole all-reduce over a WAN that has nothing but delay."""
+    """Return the time of the whole all-reduce over a WAN of unlimited rate."""
     return float(gradient_s(deployment, assumptions, wide_area_s(deployment, assumptions, 1.0)[0]))
 
 
@@ -89,7 +89,7 @@ def _reason(deployment: Deployment, assumptions: Assumptions) -> str:
 
 
 def changes(deployment: Deployment, assumptions: Assumptions) -> tuple[Change, ...]:
-    """Return what the least rate is as assumed, and with one assumption after another changed; none for one site."""
+    """Return the least rate as assumed, and with each assumption changed in turn; empty where there is one site."""
     if deployment.sites == 1:
         return ()
     base = replace(assumptions, wan_serialisation=True)

@@ -1,9 +1,8 @@
-"""How transports change with what a sweep varies: curves of efficiency and completion, drawn from groups of runs."""
+"""The curves of a study: efficiency and completion of each transport against what the study varies."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Literal
 
 import matplotlib as mpl
@@ -13,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from bicoastal.experiments.analysis.comparison import TransportResult, percentile
 from bicoastal.experiments.analysis.groups import Group, quantity, varied
-from bicoastal.experiments.figures.style import BOUND_COLOUR, STYLE, Look, add_legend, looks_of, save_picture
+from bicoastal.experiments.figures.style import BOUND_COLOUR, STYLE, Look, StyledFigure, add_legend, looks_of
 from bicoastal.transports.registry import Registry
 
 MOST_PANELS = 12
@@ -24,23 +23,23 @@ _SHOWN = "Median of all iterations, the first one included; band: 10th to 90th p
 Scale = Literal["linear", "log"]
 
 
-def draw_curves(
-    groups: Sequence[Group], registry: Registry, directory: Path, *, labels: Mapping[str, str] | None = None
-) -> list[Path]:
-    """Draw efficiency and completion over the key that has most values, a panel for each combination of the others.
+def curve_figures(
+    groups: Sequence[Group], registry: Registry, *, labels: Mapping[str, str] | None = None
+) -> dict[str, Figure]:
+    """Return efficiency and completion over the key that has most values, a panel for each combination of the others.
 
-    labels: what people call a key. Nothing is drawn where nothing is varied, or where there would be more than
-    `MOST_PANELS` panels. Raises StoreError when a file cannot be written.
+    The figures are keyed by a name for a file, such as "efficiency-against-loss". labels: what people call a key.
+    There is no figure where nothing is varied, or where there would be more than `MOST_PANELS` panels.
     """
     keys = varied(groups)
     ran = [group for group in groups if any(result.n for result in group.comparison.transports)]
     if not keys or not ran:
-        return []
+        return {}
     along = max(keys, key=lambda key: len(keys[key]))
     others = [key for key in keys if key != along]
     panels = list(product(*(keys[key] for key in others)))
     if len(panels) > MOST_PANELS:
-        return []
+        return {}
     known = labels or {}
     shown = [
         (
@@ -53,13 +52,10 @@ def draw_curves(
     names = dict.fromkeys(result.name for group in ran for result in group.comparison.transports if result.n)
     looks = looks_of(names, registry)
     with mpl.rc_context(STYLE):
-        return [
-            save_picture(
-                _figure(shown, along, known.get(along, along), looks, draw),
-                directory / f"{what}-against-{file_word(along)}.png",
-            )
+        return {
+            f"{what}-against-{file_word(along)}": _figure(shown, along, known.get(along, along), looks, draw)
             for what, draw in DRAWN.items()
-        ]
+        }
 
 
 def file_word(key: str) -> str:
@@ -76,7 +72,7 @@ def _figure(
 ) -> Figure:
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(
+    figure = StyledFigure(
         figsize=(7 if columns == 1 else 4.6 * columns, 4.6 if rows == 1 else 3.8 * rows), layout="constrained"
     )
     places = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()

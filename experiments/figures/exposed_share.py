@@ -1,8 +1,7 @@
-"""The pictures of `bicoastal size`: what each transport leaves exposed, against rate, distance and loss; the stages."""
+"""The figures of a sizing: what each transport leaves exposed, against rate, distance and loss; and the stages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -12,14 +11,20 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from bicoastal.experiments.extrapolation.bandwidth_need import (
+    Question,
+    at,
+    gradient_exposed_s,
+    least_bps,
+    lost_s,
+    step_share,
+)
 from bicoastal.experiments.extrapolation.exposure import cover_s
-from bicoastal.experiments.extrapolation.sizing import Question, at, gradient_exposed_s, least_bps, lost_s, step_share
 from bicoastal.experiments.extrapolation.stages import gradient_stages
 from bicoastal.experiments.extrapolation.tails.model import Array, TailModel
 from bicoastal.experiments.extrapolation.tails.pointwise import PointwiseModel
 from bicoastal.experiments.extrapolation.tails.window import Tcp
-from bicoastal.experiments.figures.files import EXPOSED, STAGES
-from bicoastal.experiments.figures.style import STYLE, Look, save_picture, short_probability
+from bicoastal.experiments.figures.style import STYLE, Look, StyledFigure, short_probability
 from bicoastal.transports.registry import Registry, UnknownTransportError
 from bicoastal.wan.units import format_rate, format_time
 
@@ -52,20 +57,28 @@ def looks(names: Sequence[str], registry: Registry) -> dict[str, Look]:
     return found
 
 
-def draw_sizing(
-    question: Question, models: Sequence[TailModel], target: float | None, registry: Registry, directory: Path
-) -> list[Path]:
-    """Draw the exposed share and the stages into `directory`; return the files. Raises StoreError, as `save_picture`.
+def exposed_figure(question: Question, models: Sequence[TailModel], target: float | None, registry: Registry) -> Figure:
+    """Return the exposed share of a step with each model, against rate, round-trip time, loss, and loss of the tail.
 
-    target: the share aimed at; None: that of a step whose gradients are hidden.
+    target: the share aimed at; None: that of a step whose gradients are hidden. registry: says in which colour and
+    with which marker each transport is drawn.
     """
     named = looks([model.name for model in models], registry)
-    models = [replace(model, samples=TCP_FLOWS) if isinstance(model, Tcp) else model for model in models]
     with mpl.rc_context(STYLE):
-        return [
-            save_picture(_exposed(question, models, target, named), directory / EXPOSED),
-            save_picture(_stages(question, models), directory / STAGES),
-        ]
+        return _exposed(question, _of_few_flows(models), target, named)
+
+
+def stages_figure(question: Question, models: Sequence[TailModel]) -> Figure:
+    """Return the stages of the gradient all-reduce end to end, a bar for each model, and what they can hide behind.
+
+    A bar that is much longer than the others is cut at the right edge, where a break marks it.
+    """
+    with mpl.rc_context(STYLE):
+        return _stages(question, _of_few_flows(models))
+
+
+def _of_few_flows(models: Sequence[TailModel]) -> list[TailModel]:
+    return [replace(model, samples=TCP_FLOWS) if isinstance(model, Tcp) else model for model in models]
 
 
 def _exposed(
@@ -73,7 +86,7 @@ def _exposed(
 ) -> Figure:
     deployment = question.deployment
     rate_bps, whose = _usual_rate(question, models)
-    figure = Figure(figsize=(11, 8), layout="constrained")
+    figure = StyledFigure(figsize=(11, 8), layout="constrained")
     (rate, distance), (loss, tail) = figure.subplots(2, 2, sharey=True)
     least = float(step_share(question, 0.0)) if target is None else target
 
@@ -169,15 +182,11 @@ def _label(axes: Axes, along: str, where: str) -> None:
 
 
 def _stages(question: Question, models: Sequence[TailModel]) -> Figure:
-    """Draw the stages of the gradient all-reduce end to end, one bar per transport, and what they can hide behind.
-
-    A bar that is much longer than the others is cut at the right edge, where a break marks it.
-    """
     deployment, (rate_bps, whose) = question.deployment, _usual_rate(question, models)
     plain = replace(question.assumptions, chunks=1)
     stages = gradient_stages(deployment, plain, rate_bps)
     lost = {model.name: float(lost_s(question, model, rate_bps)) for model in models}
-    figure = Figure(figsize=(11, 2.0 + 0.42 * (len(models) + 1)), layout="constrained")
+    figure = StyledFigure(figsize=(11, 2.0 + 0.42 * (len(models) + 1)), layout="constrained")
     axes = figure.subplots()
     names = ["no transport", *lost]
     reach = 1e3 * (sum(stage.time_s for stage in stages) + sorted(lost.values())[len(lost) // 2])

@@ -1,7 +1,6 @@
-"""The pictures of a comparison, drawn from the store alone: who is how fast, and (`experiments.figures.series`) why."""
+"""The overview of a comparison: the distribution of completions, and the median efficiency of each transport."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -9,39 +8,35 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from bicoastal.experiments.analysis.comparison import Comparison, TransportResult
-from bicoastal.experiments.figures.files import OVERVIEW, SERIES
-from bicoastal.experiments.figures.series import draw_series
 from bicoastal.experiments.figures.style import (
     BOUND_COLOUR,
     LOG_FROM_RATIO,
     STYLE,
     Look,
+    StyledFigure,
     add_legend,
     looks_of,
-    save_picture,
 )
-from bicoastal.experiments.runs.store import Store
 from bicoastal.transports.registry import Registry
 
 _UNDER_BOUND = 0.85  # from here on a figure would stand across the bound
 
 
-def draw_comparison(store: Store, comparison: Comparison, registry: Registry, directory: Path) -> list[Path]:
-    """Draw what there is to draw into `directory` and return the files. Raises StoreError for one it cannot write."""
+def overview_figure(comparison: Comparison, registry: Registry) -> Figure | None:
+    """Return the figure of a comparison; None where no iteration of any transport completed.
+
+    registry: says in which colour and with which marker each transport is drawn.
+    """
     ran = [result for result in comparison.transports if any(result.completions_s)]
     if not ran:
-        return []
+        return None
     looks = looks_of([result.name for result in ran], registry)
     with mpl.rc_context(STYLE):
-        files = [save_picture(_overview(comparison, ran, looks), directory / OVERVIEW)]
-        series = draw_series(store, comparison, ran, looks)
-        if series is not None:
-            files.append(save_picture(series, directory / SERIES))
-    return files
+        return _overview(comparison, ran, looks)
 
 
 def _overview(comparison: Comparison, ran: Sequence[TransportResult], looks: Mapping[str, Look]) -> Figure:
-    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    figure = StyledFigure(figsize=(11, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_completions(left, comparison, ran, looks)
     _draw_efficiencies(right, ran, looks)

@@ -1,17 +1,19 @@
-"""Why transports are as fast as they are: window, rate and queue of two iterations, from the store alone."""
+"""The time series of a comparison: window, rate and queue of two iterations of each transport."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from bicoastal.emulation.records import FlowRecord, FlowSample, IterationRecord, QueueSample
 from bicoastal.experiments.analysis.comparison import Comparison, TransportResult
-from bicoastal.experiments.figures.style import LOG_FROM_RATIO, Look, add_legend
+from bicoastal.experiments.figures.style import LOG_FROM_RATIO, STYLE, Look, StyledFigure, add_legend, looks_of
 from bicoastal.experiments.runs.store import Store
+from bicoastal.transports.registry import Registry
 
 CWND_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 RATE_UNITS = ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
@@ -62,10 +64,21 @@ class _Window:
         return [*known, (self.end_ms, known[-1][1])] if known else []
 
 
-def draw_series(
+def series_figure(store: Store, comparison: Comparison, registry: Registry) -> Figure | None:
+    """Return the figure of a comparison's time series; None where its runs have none in the store.
+
+    One column shows the second iteration, the other one the slowest from the second on; of each transport the flow
+    that ended last. registry: says in which colour and with which marker each transport is drawn.
+    """
+    ran = [result for result in comparison.transports if any(result.completions_s)]
+    looks = looks_of([result.name for result in ran], registry)
+    with mpl.rc_context(STYLE):
+        return _series(store, comparison, ran, looks)
+
+
+def _series(
     store: Store, comparison: Comparison, ran: Sequence[TransportResult], looks: Mapping[str, Look]
 ) -> Figure | None:
-    """Return the picture of a comparison's time series; None where it has none."""
     columns = [
         ("Second iteration", [_window(store, result, _second) for result in ran]),
         ("Slowest iteration from the second on", [_window(store, result, _slowest) for result in ran]),
@@ -75,7 +88,7 @@ def draw_series(
     if not shown:
         return None
     every = [window for _, windows in shown for window in windows]
-    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    figure = StyledFigure(figsize=(11, 7.5), layout="constrained")
     grid = figure.subplots(3, len(shown), sharex="col", sharey="row", squeeze=False)
     rows: Sequence[tuple[str, Callable[[_Window], Points], Sequence[tuple[float, str]]]] = (
         ("cwnd", _Window.cwnds, CWND_UNITS),

@@ -1,11 +1,14 @@
-"""How every picture looks, whoever draws it, and how it is written."""
+"""The style of every figure: a figure class that keeps it, the look of each transport, and the writing of files."""
 
 import re
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import is_color_like
 from matplotlib.figure import Figure
@@ -29,6 +32,24 @@ BOUND_COLOUR = "#444444"
 _SPARE_COLOURS = ("#cc79a7", "#56b4e9", "#e69f00", "#000000")  # of Okabe and Ito's, told apart by everyone
 _SPARE_MARKERS = ("D", "v", "P", "X")
 LOG_FROM_RATIO = 4.0  # slowest over fastest: from here on a linear axis hides the fast ones
+_DOTS_PER_INCH = 130
+
+
+class StyledFigure(Figure):
+    """A figure that keeps this project's style when it is drawn, whatever style the program around it has set.
+
+    It does not need pyplot: it opens no window and stays in no list of figures. matplotlib makes the ticks of an axis
+    only when it draws them, so the style has to be in force then too. A notebook shows the figure as a PNG image.
+    """
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure in its own style."""
+        with mpl.rc_context(STYLE):
+            super().draw(renderer)
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure as IPython shows it."""
+        return png_of(self)
 
 
 class Look(NamedTuple):
@@ -68,13 +89,28 @@ def _wanted_look(name: str, registry: Registry) -> Look:
     return Look(spec.colour, spec.marker)
 
 
-def save_picture(figure: Figure, path: Path) -> Path:
-    """Write a picture, whole or not at all; return its path. Raises StoreError where it cannot be written."""
-    FigureCanvasAgg(figure)
+def png_of(figure: Figure) -> bytes:
+    """Return a figure as a PNG image with neither a date nor a version in it: the same figure gives the same bytes."""
+    image = BytesIO()
+    _write(figure, image)
+    return image.getvalue()
+
+
+def save_figure(figure: Figure, path: Path | str) -> Path:
+    """Write a figure as a PNG file, whole or not at all, and return its path.
+
+    The file holds neither a date nor a version, so the same figure gives the same bytes. Raises StoreError, in one
+    sentence, where the file cannot be written.
+    """
+    path = Path(path)
     with written_whole(path) as unfinished:
-        # no program version and no time in the file: the same results give the same bytes
-        figure.savefig(unfinished, format="png", dpi=130, metadata={"Software": None})
+        _write(figure, unfinished)
     return path
+
+
+def _write(figure: Figure, target: Path | BytesIO) -> None:
+    FigureCanvasAgg(figure)
+    figure.savefig(target, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:

@@ -1,1 +1,1 @@
-"""Running and storing: tasks go out to worker processes, records come back into the store."""
+"""Running and storing: tasks run in worker processes, and their records are written to the store."""

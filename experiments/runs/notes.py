@@ -1,16 +1,16 @@
-"""What there is to say of the ways that a scenario's runs have, "term: meaning" each, beside their figures."""
+"""Notes on the paths and the scale of a scenario's runs, "term: meaning" each, for people."""
 
 from math import prod
 
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.scenario.scenario import Scenario
-from bicoastal.experiments.scenario.study import value_text
 from bicoastal.wan.loss import Bernoulli, NoLoss
 from bicoastal.wan.scaling import DimensionlessGroups, dimensionless_groups, scaled_topology
 from bicoastal.wan.units import format_rate, format_size, format_time
 
 
 def paths_note(scenario: Scenario) -> str:
-    """Return which paths the jobs have, at full rate, and what they carry over them."""
+    """Return the paths of the jobs, at full rate, and the shard that crosses them."""
     kinds = [_kind(scenario, name) for name in dict.fromkeys(path for job in scenario.jobs for path in job.paths)]
     listed = ", ".join(f"{kinds.count(kind)} × {kind}" for kind in dict.fromkeys(kinds))
     shards = dict.fromkeys(job.allreduce.shard_bytes for job in scenario.jobs)
@@ -31,7 +31,7 @@ def _kind(scenario: Scenario, path: str) -> str:
 
 
 def scale_notes(scenario: Scenario, divisor: float) -> list[str]:
-    """Return what dividing by `divisor` keeps and what it does not, for the first job's first path, as sentences."""
+    """Return which ratios a division by `divisor` keeps and which not, for the first path of the first job."""
     if divisor == 1:
         return []
     job = scenario.jobs[0]

@@ -1,21 +1,21 @@
-"""`--scale`: by how much rates and payloads are divided, and what each world can carry."""
+"""`--scale`: the number by which rates and payloads are divided, and the one that fits a backend's machine."""
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
 
 from bicoastal.emulation.base import Backend, UnsupportedError
 from bicoastal.emulation.registry import UnknownBackendError
-from bicoastal.experiments.runs.runner import World
+from bicoastal.experiments.runs.runner import Registries
 from bicoastal.experiments.scenario.scenario import Scenario
 from bicoastal.experiments.scenario.tables import ScenarioError
 from bicoastal.wan.checks import quoted
 from bicoastal.wan.scaling import round_divisor
 
-LEAST_DIVISOR, LARGEST_DIVISOR = 1e-3, 1e6  # beyond which no scenario is left of what it was
+LEAST_DIVISOR, LARGEST_DIVISOR = 1e-3, 1e6  # a scenario scaled by more has nothing left of what it was
 
 
 def parse_divisor(text: str) -> float | None:
-    """Return what `--scale` says, None for "auto". Raises ScenarioError in one sentence."""
+    """Return the number that `--scale` gives, None for "auto". Raises ScenarioError in one sentence."""
     if text == "auto":
         return None
     try:
@@ -29,24 +29,24 @@ def parse_divisor(text: str) -> float | None:
     return divisor
 
 
-def make_backend(world: World, name: str, options: Mapping[str, str]) -> Backend:
+def make_backend(registries: Registries, name: str, options: Mapping[str, str]) -> Backend:
     """Return the backend called `name`. Raises ScenarioError where there is none, or it has no such option."""
     try:
-        backend = world.backends.resolve(name)
+        backend = registries.backends.resolve(name)
     except UnknownBackendError as error:
         raise ScenarioError(f"--backend: {error}") from error
     known = signature(backend).parameters
     for option in options:
         if option not in known:
             raise ScenarioError(f"--{option}: {name} has no choice of it")
-    return backend(world.transports, **options)
+    return backend(registries.transports, **options)
 
 
 def fitting_divisor(backend: Backend, scenario: Scenario, transports: Sequence[str]) -> float:
-    """Return a round number by which every one of `transports` fits the backend's machine, the same for all.
+    """Return one round divisor with which all of `transports` fit the backend's machine.
 
-    A transport that the world does not support at any scale is left out here; its run will say why.
-    Raises UnsupportedError when that is every one of them.
+    A transport that the backend does not support at any scale is left out here; its run says why. Raises
+    UnsupportedError where the backend supports none of them.
     """
     least, refusals = [], []
     for transport in transports:

@@ -1,67 +1,59 @@
-"""What a run was made of, besides its seed and the transports it is to compare: runs belong together that share it.
+"""What a run is made of besides its seed and the transport that is compared. Runs that share it belong together.
 
-`setup_key` is for programs: any difference makes another one. `conditions_of` is for people, who want to see in what
-two setups differ: "key=value" each, in the words of a scenario as far as it has them.
+`setup_key` is for programs: any difference makes another one. `conditions` is for people, who want to see in what two
+setups differ: keys and values in the words of a scenario, as far as it has them. Programs never read it: they read the
+specification itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-from bicoastal.emulation.base import RunSpec, TransportUse
-from bicoastal.experiments.runs.digests import canonical, digest
-from bicoastal.experiments.scenario.study import value_text
+from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec
+from bicoastal.experiments.basics.digests import digest
+from bicoastal.experiments.basics.value_text import value_text
+from bicoastal.experiments.runs.specifications import encode_specification, without_comparison
 from bicoastal.wan.loss import Bernoulli, NoLoss
 from bicoastal.wan.topology import LinkSpec
 from bicoastal.wan.units import format_rate, format_size, format_time
 
 _MOST_LETTERS, _MOST_CONDITIONS = 80, 200
-_HIDDEN = TransportUse(name="")
 _UNITS = {"_bps": format_rate, "_bytes": format_size, "_s": format_time}
 
 
 def setup_key(spec: RunSpec, jobs: Sequence[str], world: str) -> str:
     """Return 16 hexadecimal digits over the world and all of `spec` but seeds, sampling and what carries `jobs`."""
-    return digest([world, canonical(_without_comparison(spec, jobs))])
+    return digest([world, encode_specification(without_comparison(spec, jobs))])
 
 
-def _without_comparison(spec: RunSpec, jobs: Sequence[str]) -> RunSpec:
-    return replace(
-        spec,
-        seed=0,
-        sample_interval_s=None,
-        jobs=tuple(
-            replace(
-                job,
-                transport=_HIDDEN if job.name in jobs else job.transport,
-                allreduce=replace(job.allreduce, seed=0),
-            )
-            for job in spec.jobs
-        ),
-    )
-
-
-def conditions_of(spec: RunSpec, jobs: Sequence[str], options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a setup consists of, "key=value" each. options: of the backend.
+def conditions(spec: RunSpec, jobs: Sequence[str], options: Mapping[str, str]) -> dict[str, str]:
+    """Return what a setup consists of, values as texts by key. options: of the backend. jobs: those compared.
 
     A key of several links or jobs that is the same for all of them stands there once. What is too long is cut, and
     ends with a few letters of its digest.
     """
-    bare = _without_comparison(spec, jobs)
-    found = [f"{key}={value}" for key, value in options.items()]
-    found += _all_of("links", [_link(link) for link in bare.topology.links.values()])
-    found += _all_of("paths", [_fields(path) for path in bare.topology.paths.values()])
+    bare = without_comparison(spec, jobs)
+    found = dict(options)
+    found |= _all_of("links", [_link(link) for link in bare.topology.links.values()])
+    found |= _all_of("paths", [_fields(path) for path in bare.topology.paths.values()])
     works = [
-        {**_fields(job, but=("allreduce", "transport")), **_fields(job.allreduce, but=("seed",)), **_carrier(job)}
+        {
+            **_fields(job, but=("allreduce", "transport")),
+            **_fields(job.allreduce, but=("seed",)),
+            **({} if job.name in jobs else _carrier(job)),
+        }
         for job in bare.jobs
     ]
-    found += _all_of("allreduce" if len(works) == 1 else "jobs", works)
-    found += _all_of(
+    found |= _all_of("allreduce" if len(works) == 1 else "jobs", works)
+    found |= _all_of(
         "background", [{**_fields(flow, but=("transport",)), **_carrier(flow)} for flow in bare.background]
     )
-    found.append(f"scenario.time_limit={format_time(spec.time_limit_s)}")
-    further = found[_MOST_CONDITIONS:]
-    return (*found[:_MOST_CONDITIONS], f"others={len(further)}, {_mark(further)}") if further else tuple(found)
+    found["scenario.time_limit"] = format_time(spec.time_limit_s)
+    if len(found) <= _MOST_CONDITIONS:
+        return found
+    listed = [f"{key}={value}" for key, value in found.items()]
+    further = listed[_MOST_CONDITIONS:]
+    return dict(list(found.items())[:_MOST_CONDITIONS]) | {"others": f"{len(further)}, {_mark(further)}"}
 
 
 def _link(link: LinkSpec) -> dict[str, str]:
@@ -73,10 +65,8 @@ def _link(link: LinkSpec) -> dict[str, str]:
     }
 
 
-def _carrier(traffic: Any) -> dict[str, str]:
+def _carrier(traffic: JobSpec | BackgroundSpec) -> dict[str, str]:
     use = traffic.transport
-    if use == _HIDDEN:
-        return {}
     return {"transport": use.name, **{f"parameters.{key}": str(value) for key, value in use.parameters}}
 
 
@@ -109,13 +99,16 @@ def _text(value: object) -> str:
 
 def _mark(value: object) -> str:
     """Return a few letters that tell one value from others, where there is no room for all of it."""
-    return digest(canonical(value))[:6]
+    return digest(value)[:6]
 
 
-def _all_of(section: str, tables: Sequence[Mapping[str, str]]) -> Iterator[str]:
+def _all_of(section: str, tables: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
     for key in dict.fromkeys(key for table in tables for key in table):
         values = [table.get(key) for table in tables]
-        if len(set(values)) == 1:
-            yield f"{section}.{key}={values[0]}"
+        first = values[0]
+        if first is not None and len(set(values)) == 1:
+            found[f"{section}.{key}"] = first
         else:
-            yield from (f"{section}[{n}].{key}={value}" for n, value in enumerate(values) if value is not None)
+            found |= {f"{section}[{n}].{key}": value for n, value in enumerate(values) if value is not None}
+    return found

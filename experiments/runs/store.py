@@ -1,7 +1,8 @@
-"""Where runs go and where analysis reads: one SQLite file, one transaction per run, the same content for the same runs.
+"""The store of runs and their records: one SQLite file, one transaction per run, the same content for the same runs.
 
-A run is known by its key, a digest of everything that decides it (`run_key`); running it again replaces it. No row
-depends on when or where the run was made, or after which others. The file's pages may: compare rows, or exports.
+A run's name is its key, a digest of everything that decides it (`run_key`). Running it again replaces it. The store
+keeps the whole specification of each run, so that analysis reads what was run and never a text about it. No row depends
+on when or where the run was made, or after which others. The file's pages may: compare rows, or exports.
 """
 
 import json
@@ -11,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
-from bicoastal.emulation.base import RunSpec
+from bicoastal.emulation.base import RunSpec, TransportUse
+from bicoastal.emulation.processes.wire_format import WireFormatError
 from bicoastal.emulation.records import (
     FlowRecord,
     FlowSample,
@@ -25,10 +27,13 @@ from bicoastal.emulation.records import (
     QueueSample,
     RunRecord,
 )
-from bicoastal.experiments.runs.digests import canonical, digest
+from bicoastal.experiments.basics.digests import digest
+from bicoastal.experiments.runs.setups import conditions
+from bicoastal.experiments.runs.specifications import compared_job, decode_specification, encode_specification
+from bicoastal.wan.checks import FieldError
 
 FILE_NAME = "results.sqlite"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _APPLICATION_ID = 0x62_69_63_6F  # "bico"
 _BUSY_S = 30.0
 _MAX_INTEGER_BITS = 63
@@ -46,7 +51,7 @@ _ROWS: Mapping[str, type[Any]] = {
     "notices": NoticeRecord,
 }
 TABLES = ("runs", *_ROWS)
-_LISTS = ("settings", "labels", "parameters", "jobs", "conditions", "notes")  # of a RunRow: JSON in their columns
+_LISTS = ("settings", "labels", "parameters", "jobs", "notes")  # of a RunRow: JSON in their columns, as options are
 
 R = TypeVar("R")
 
@@ -67,9 +72,9 @@ class RunRow:
     each, in the order in which it was. labels: what people call those keys, "key=label" each, where it is known.
     source: a digest of the scenario before any of its settings. parameters: of the transport, "key=value" each, where
     they differ from its defaults. setup: a digest of all else that decides the run but its seed; runs with the same
-    one, and the same parameters of each transport, can be taken together. conditions: what the setup consists of.
-    notes: what there is to say of its paths and its scale, "term: meaning" each. All but the digests are for people.
-    status "unsupported": the world could not honour the run, for `reason`, and there are no further rows.
+    one, and the same parameters of each transport, can be taken together. options: of the backend. spec: the whole
+    specification of the run. notes: "term: meaning" each, of its paths and its scale, for people. status
+    "unsupported": the world could not honour the run, for `reason`, and there are no further rows.
     """
 
     key: str
@@ -85,11 +90,27 @@ class RunRow:
     seed: int
     scale: float
     setup: str
-    conditions: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     status: RunStatus
     reason: str
     array_note: str
+    spec: RunSpec
+
+    @property
+    def use(self) -> TransportUse:
+        """The transport under comparison, with the parameters that differ from its defaults."""
+        return compared_job(self.spec, self.jobs).transport
+
+    @property
+    def setup_conditions(self) -> dict[str, str]:
+        """What the setup consists of, values as texts by key, for people (`setups.conditions`)."""
+        return conditions(self.spec, self.jobs, dict(self.options))
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What the setup consists of, "key=value" each, for people."""
+        return tuple(f"{key}={value}" for key, value in self.setup_conditions.items())
 
 
 def run_key(spec: RunSpec, backend: str) -> str:
@@ -97,7 +118,7 @@ def run_key(spec: RunSpec, backend: str) -> str:
 
     With or without time series a run is the same, and counts once.
     """
-    return digest([SCHEMA_VERSION, backend, canonical(replace(spec, sample_interval_s=None))])
+    return digest([SCHEMA_VERSION, backend, encode_specification(replace(spec, sample_interval_s=None))])
 
 
 def _column(name: str, hint: Any) -> str:
@@ -123,20 +144,21 @@ def _schema() -> Iterator[str]:
 
 
 class Store:
-    """The results of one directory. Use it as a context manager; every fault of the file is a StoreError."""
+    """The results of one directory. Use it as a context manager; every error of the file is a StoreError."""
 
-    def __init__(self, directory: Path, *, writable: bool = True) -> None:
-        """Open or create the store in `directory`, which is made if need be.
+    def __init__(self, directory: Path | None, *, writable: bool = True) -> None:
+        """Open or create the store in `directory`, which is made if need be; None keeps the results in memory.
 
-        writable: find out now whether runs can be written, not after the first one.
+        writable: check now that runs can be written, not after the first one.
         """
-        self.path = directory / FILE_NAME
+        self.path = Path(":memory:") if directory is None else directory / FILE_NAME
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             raise StoreError(f"{directory}: is no directory for results ({_why(error)})") from error
         with self._faults():
-            # autocommit: transactions are begun and ended by hand, so that it is plain where they are
+            # autocommit: transactions begin and end with statements of their own
             self._db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
         try:
             with self._faults():
@@ -182,7 +204,7 @@ class Store:
 
     def _create(self) -> None:
         with self._transaction():
-            # Looked at again behind the lock: another run may have begun in this directory at the same moment.
+            # Checked again under the lock: another run may have created the tables in the meantime.
             (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if not tables:
                 for statement in _schema():
@@ -191,7 +213,7 @@ class Store:
     def _try_to_write(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # as it is; it takes all that a write takes
+            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -208,7 +230,7 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-        except BaseException:  # Ctrl-C too: a run is there whole or not at all
+        except BaseException:  # Ctrl-C too: a run is complete or absent
             if self._db.in_transaction:  # a full disk has ended it already
                 self._db.execute("ROLLBACK")
             raise
@@ -219,13 +241,12 @@ class Store:
     def write(self, run: RunRow, record: RunRecord | None) -> None:
         """Write one run in one transaction, in the place of what stood under its key.
 
-        Raises UnfitRecordError, and changes nothing, when a value is not of its field's type: much of a record is
-        what a third party's transport has said.
+        Raises UnfitRecordError, and changes nothing, when a value is not of its field's type: much of a record comes
+        from a third party's transport.
         """
         with self._faults(), self._transaction():
             self._db.execute("DELETE FROM runs WHERE key = ?", (run.key,))
-            written = {name: json.dumps(getattr(run, name)) for name in _LISTS}
-            self._insert("runs", [_values(replace(run, **written))])  # type: ignore[arg-type]
+            self._insert("runs", [_run_values(run)])
             for table in _ROWS:
                 self._db.execute(f"DELETE FROM {table} WHERE run = ?", (run.key,))
                 if record is not None:
@@ -247,7 +268,13 @@ class Store:
 
     def _run(self, row: tuple[Any, ...]) -> RunRow:
         values = dict(zip((f.name for f in fields(RunRow)), row, strict=True))
-        return RunRow(**{**values, **{name: tuple(json.loads(values[name])) for name in _LISTS}})
+        try:
+            read = {name: tuple(json.loads(values[name])) for name in _LISTS}
+            options = tuple(json.loads(values["options"]).items())
+            spec = decode_specification(values["spec"])
+        except (ValueError, AttributeError, TypeError) as error:
+            raise StoreError(f"{self.path}: run {values['key']} cannot be read: {error}") from error
+        return RunRow(**{**values, **read, "options": options, "spec": spec})
 
     def iterations(self, key: str) -> list[IterationRecord]:
         """Return a run's iterations, job by job."""
@@ -292,9 +319,12 @@ class Store:
     def dump(self, table: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """Return the columns and the rows of one of TABLES, run by run, as an export shows them."""
         if table not in TABLES:
-            raise ValueError(f"table: {table!r} is not one of {', '.join(TABLES)}")
+            raise FieldError("table", f"{table!r} is not one of {', '.join(TABLES)}")
+        if table == "runs":
+            names = [f.name for f in fields(RunRow)]
+            return [*names, "conditions"], ((*_run_values(run), json.dumps(run.conditions)) for run in self.runs())
         with self._faults():
-            cursor = self._db.execute(f"SELECT * FROM {table} ORDER BY {'key' if table == 'runs' else 'run, row'}")
+            cursor = self._db.execute(f"SELECT * FROM {table} ORDER BY run, row")
         return [column[0] for column in cursor.description], self._fetch(cursor)
 
     def _fetch(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
@@ -302,10 +332,21 @@ class Store:
             yield from cursor
 
 
-def _values(row: Any) -> tuple[Any, ...]:
+def _run_values(run: RunRow) -> tuple[Any, ...]:
+    """Return the columns of a run."""
+    try:
+        written = {name: json.dumps(getattr(run, name)) for name in _LISTS}
+        written |= {"options": json.dumps(dict(run.options)), "spec": encode_specification(run.spec)}
+    except WireFormatError as error:
+        raise UnfitRecordError(f"RunRow.spec: {error}") from error
+    return _values(run, written)
+
+
+def _values(row: Any, written: Mapping[str, str] | None = None) -> tuple[Any, ...]:
+    """Return the columns of a row. written: those that are kept as JSON."""
     values = []
     for name, kinds in _kinds(type(row)):  # type: ignore[arg-type]  # a class is hashable; mypy doubts it of type[Any]
-        value = getattr(row, name)
+        value = written[name] if written and name in written else getattr(row, name)
         if not isinstance(value, kinds) or (type(value) is int and value.bit_length() > _MAX_INTEGER_BITS):
             raise UnfitRecordError(f"{type(row).__name__}.{name}: {value!r:.60} cannot be kept")
         # a lone surrogate has no place in UTF-8
@@ -320,7 +361,8 @@ def _kinds(record: type[Any]) -> tuple[tuple[str, tuple[type, ...]], ...]:
 
 
 def _column_kinds(hint: Any) -> tuple[type, ...]:
-    kinds = {part if isinstance(part, type) else str for part in get_args(hint) or (hint,)}  # else: a Literal's texts
+    # a Literal has texts; what is kept as JSON is text too
+    kinds = {part if part in (int, float, bool, NoneType) else str for part in get_args(hint) or (hint,)}
     return (*kinds, int) if float in kinds else tuple(kinds)
 
 

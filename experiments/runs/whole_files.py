@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever ends the program meanwhile."""
+"""Files that are complete or absent, also when the program ends while it writes them."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from bicoastal.experiments.runs.store import StoreError
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give the block another file to write, which takes the place of `path` when the block has ended well.
+    """Give the block another file to write. It replaces `path` when the block has ended without an error.
 
     Two programs may write one path at once. Raises StoreError, in one sentence, where it cannot be written.
     """

@@ -1,9 +1,11 @@
-"""From the tables of a scenario to its topology: sites, links with their loss and events, and the paths across them."""
+"""The topology of a scenario's tables: sites, links with their loss and events, and paths over them."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 
+from bicoastal.experiments.scenario.keys import Key
+from bicoastal.experiments.scenario.scenario_keys import MOST_PACKETS, EventKeys, LinkKeys, LossKeys, PathKeys
 from bicoastal.experiments.scenario.tables import (
     MAX_FILE_BYTES,
     MAX_QUANTITY,
@@ -15,12 +17,9 @@ from bicoastal.experiments.scenario.tables import (
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
-from bicoastal.wan.topology import MIN_MTU_BYTES, LinkSpec, Path, Site, Topology
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from bicoastal.wan.units import parse_size
 
-MAX_LINKS = 1024
-_MAX_MTU_BYTES = 65_535  # the largest IPv4 packet
-_MAX_PACKETS = 2**31
 _BDP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*BDP")
 _LINK_KEYS = {
     "rate_bps": "rate",
@@ -37,7 +36,6 @@ _LINK_KEYS = {
     "a": "between",
     "b": "between",
 }
-_LOSS_MODELS = ("none", "bernoulli", "periodic", "gilbert-elliott", "tail-of-burst", "listed", "trace", "combined")
 
 
 def read_topology(
@@ -56,7 +54,7 @@ def read_topology(
         if path.name in paths:
             table.fail("name", f"another path is called {shown(path.name)} too")
         paths[path.name] = path
-        table.finish()
+        PathKeys.finish(table)
     if not paths:  # every link is a path of its own
         paths = {name: Path(name=name, sites=(link.a, link.b), links=(name,)) for name, link in specs.items()}
     return document.adopt(
@@ -66,27 +64,27 @@ def read_topology(
 
 def read_link(table: Table, sites: tuple[str, ...], directory: FilePath | None) -> LinkSpec:
     """Return one link."""
-    name = table.name("name", "link")
-    ends = table.names("between", (sites[0], sites[-1]))
+    name = LinkKeys.name.read(table)
+    ends = LinkKeys.between.read(table, (sites[0], sites[-1]))
     if len(ends) != 2 or not set(ends) <= set(sites):
         table.fail("between", f"expected two of the sites {', '.join(sites)}")
-    rate_bps = table.rate_bps("rate")
+    rate_bps = LinkKeys.rate.read(table)
     delay_key = table.only_one_of("delay", "rtt", expected='a time such as "30 ms", or rtt = "60 ms"')
-    delay_s = table.time_s(delay_key) / (2 if delay_key == "rtt" else 1)
+    delay_s = LinkKeys.rtt.read(table) / 2 if delay_key == "rtt" else LinkKeys.delay.read(table)
     values = {
-        "mtu_bytes": table.integer("mtu", 1500, least=MIN_MTU_BYTES, most=_MAX_MTU_BYTES),
-        "framing_bytes": table.integer("framing", 38, least=0, most=_MAX_MTU_BYTES),
+        "mtu_bytes": LinkKeys.mtu.read(table),
+        "framing_bytes": LinkKeys.framing.read(table),
         "queue_bytes": _read_queue(table, rate_bps * 2 * delay_s / 8),
-        "loss": read_loss(table, "loss", directory),
-        "loss_back": read_loss(table, "loss_back", directory) if table.has("loss_back") else None,
-        "jitter_s": table.time_s("jitter", 0.0),
-        "reorder": table.probability("reorder", 0.0),
-        "reorder_delay_s": table.time_s("reorder_delay", 0.0),
-        "duplicate": table.probability("duplicate", 0.0),
-        "corrupt": table.probability("corrupt", 0.0),
-        "events": tuple(_read_event(event) for event in table.tables("events")),
+        "loss": read_loss(table, LinkKeys.loss, directory),
+        "loss_back": read_loss(table, LinkKeys.loss_back, directory) if table.has("loss_back") else None,
+        "jitter_s": LinkKeys.jitter.read(table),
+        "reorder": LinkKeys.reorder.read(table),
+        "reorder_delay_s": LinkKeys.reorder_delay.read(table),
+        "duplicate": LinkKeys.duplicate.read(table),
+        "corrupt": LinkKeys.corrupt.read(table),
+        "events": tuple(_read_event(event) for event in LinkKeys.events.read(table)),
     }
-    table.finish()
+    LinkKeys.finish(table)
     return table.adopt(
         lambda: LinkSpec(name=name, a=ends[0], b=ends[1], rate_bps=rate_bps, delay_s=delay_s, **values),  # type: ignore[arg-type]
         {**_LINK_KEYS, "delay_s": delay_key},
@@ -94,11 +92,10 @@ def read_link(table: Table, sites: tuple[str, ...], directory: FilePath | None) 
 
 
 def _read_queue(table: Table, bdp_bytes: float) -> int | None:
-    if not table.has("queue"):
-        table.text("queue", "")
+    value = LinkKeys.queue.find(table)
+    if value is None:
         return None
     expected = 'a size such as "2 MB" or "0.05 BDP"'
-    value = table.raw("queue", expected)
     if not isinstance(value, str):
         table.fail("queue", f"{shown(value)} is not {expected}")
     if (match := _BDP.fullmatch(value.strip())) is None:
@@ -117,19 +114,19 @@ def _read_queue(table: Table, bdp_bytes: float) -> int | None:
 
 def _read_event(table: Table) -> LinkEvent:
     kind = table.only_one_of("outage", "rate", expected='a time such as "500 ms", or rate = "2 Gbit/s"')
-    at_s = table.time_s("at")
-    iteration = table.integer("iteration", least=0, most=_MAX_PACKETS) if table.has("iteration") else None
+    at_s = EventKeys.at.read(table)
+    iteration = EventKeys.iteration.find(table)
     if kind == "outage":
-        event: LinkEvent = Outage(at_s=at_s, duration_s=table.time_s("outage", positive=True), iteration=iteration)
+        event: LinkEvent = Outage(at_s=at_s, duration_s=EventKeys.outage.read(table), iteration=iteration)
     else:
-        event = RateStep(at_s=at_s, rate_bps=table.rate_bps("rate"), iteration=iteration)
-    table.finish()
+        event = RateStep(at_s=at_s, rate_bps=EventKeys.rate.read(table), iteration=iteration)
+    EventKeys.finish(table)
     return event
 
 
 def _read_path(table: Table, links: dict[str, LinkSpec]) -> Path:
-    name = table.name("name")
-    names = table.names("links")
+    name = PathKeys.name.read(table)
+    names = PathKeys.links.read(table)
     for index, link in enumerate(names):
         if link not in links:
             table.fail(f"links[{index}]", f"there is no link {shown(link)}{close_matches(link, links)}")
@@ -145,65 +142,60 @@ def _read_path(table: Table, links: dict[str, LinkSpec]) -> Path:
             table.fail(f"links[{index}]", f"{shown(link)} does not begin at {shown(here)}, where the one before ends")
         here = ends[1] if here == ends[0] else ends[0]
         sites.append(here)
-    overhead_bytes = table.integer("overhead", 0, least=0, most=_MAX_MTU_BYTES)
+    overhead_bytes = PathKeys.overhead.read(table)
     return table.adopt(
         lambda: Path(name=name, sites=tuple(sites), links=names, overhead_bytes=overhead_bytes),
         {"sites": "links", "links": "links", "overhead_bytes": "overhead"},
     )
 
 
-def read_loss(table: Table, key: str, directory: FilePath | None) -> LossSpec:
+def read_loss(table: Table, key: Key[object], directory: FilePath | None) -> LossSpec:
     """Return the loss at `key`: a probability, or a table with a `model`; none when the key is not there."""
-    if not table.has(key):
-        table.probability(key, 0.0)
+    value = key.find(table)
+    if value is None:
         return NoLoss()
-    if not isinstance(table.raw(key, "a probability or a loss model"), dict):
-        probability = table.probability(key)
+    if not isinstance(value, dict):
+        probability = table.probability(key.name)
         return Bernoulli(probability=probability) if probability else NoLoss()
-    return _read_model(table.table(key), directory)
+    return _read_model(table.table(key.name), directory)
 
 
 def _read_model(table: Table, directory: FilePath | None) -> LossSpec:
-    match table.one_of("model", _LOSS_MODELS):
+    match LossKeys.model.read(table):
         case "none":
             loss: LossSpec = NoLoss()
         case "bernoulli":
-            loss = Bernoulli(probability=table.probability("probability"))
+            loss = Bernoulli(probability=LossKeys.probability.read(table))
         case "periodic":
-            every = table.integer("every", least=1, most=_MAX_PACKETS)
-            first = table.integer("first", least=0, most=_MAX_PACKETS) if table.has("first") else None
-            loss = Periodic(every=every, first=first, min_wire_bytes=_min_wire_bytes(table))
+            every, first = LossKeys.every.read(table), LossKeys.first.find(table)
+            loss = Periodic(every=every, first=first, min_wire_bytes=LossKeys.min_wire_bytes.read(table))
         case "gilbert-elliott":
             loss = _read_gilbert_elliott(table)
         case "tail-of-burst":
-            loss = TailOfBurst(packets=table.integer("packets", 1, least=1, most=_MAX_PACKETS))
+            loss = TailOfBurst(packets=LossKeys.tail_packets.read(table))
         case "listed":
             loss = _read_listed(table)
         case "trace":
             loss = _read_trace(table, directory)
         case _:
-            parts = tuple(_read_model(part, directory) for part in table.tables("parts", required=True))
+            parts = tuple(_read_model(part, directory) for part in LossKeys.parts.read(table))
             loss = Combined(parts=parts)
     table.finish()
     return loss
 
 
-def _min_wire_bytes(table: Table) -> int:
-    return table.integer("min_wire_bytes", 0, least=0, most=_MAX_MTU_BYTES)
-
-
 def _read_gilbert_elliott(table: Table) -> LossSpec:
     if table.has("good_to_bad"):
-        changes = [table.probability(key) for key in ("good_to_bad", "bad_to_good")]
-        losses = [table.probability("loss_good", 0.0), table.probability("loss_bad", 1.0)]
+        changes = [key.read(table) for key in (LossKeys.good_to_bad, LossKeys.bad_to_good)]
+        losses = [key.read(table) for key in (LossKeys.loss_good, LossKeys.loss_bad)]
         return table.adopt(
             lambda: GilbertElliott(
                 good_to_bad=changes[0], bad_to_good=changes[1], loss_good=losses[0], loss_bad=losses[1]
             ),
             {"bad_to_good": "bad_to_good"},
         )
-    mean_loss = table.probability("mean_loss")
-    burst = table.number("mean_burst", least=1, expected="a number of packets of at least 1")
+    mean_loss = LossKeys.mean_loss.read(table)
+    burst = LossKeys.mean_burst.read(table)
     return table.adopt(
         lambda: GilbertElliott.from_means(mean_loss=mean_loss, mean_burst_packets=burst),
         {"mean_loss": "mean_loss", "mean_burst_packets": "mean_burst"},
@@ -211,16 +203,16 @@ def _read_gilbert_elliott(table: Table) -> LossSpec:
 
 
 def _read_listed(table: Table) -> LossSpec:
-    value = table.raw("packets", "a list of packet numbers")
-    if not isinstance(value, list) or not all(type(item) is int and 0 <= item < _MAX_PACKETS for item in value):
+    value = LossKeys.listed_packets.read(table)
+    if not isinstance(value, list) or not all(type(item) is int and 0 <= item < MOST_PACKETS for item in value):
         table.fail("packets", f"{shown(value)} is not a list of packet numbers, counted from 0")
-    minimum = _min_wire_bytes(table)
+    minimum = LossKeys.min_wire_bytes.read(table)
     return table.adopt(lambda: Listed(indices=tuple(value), min_wire_bytes=minimum), {"indices": "packets"})
 
 
 def _read_trace(table: Table, directory: FilePath | None) -> LossSpec:
     key = table.only_one_of("outcomes", "file", expected='text such as "0001000", or the name of a file')
-    text = table.text(key)
+    text = (LossKeys.file if key == "file" else LossKeys.outcomes).read(table)
     if key == "file":
         if directory is None:
             table.fail(key, "a bundled scenario cannot name files")
@@ -233,5 +225,5 @@ def _read_trace(table: Table, directory: FilePath | None) -> LossSpec:
             ) from error
         if len(text) > MAX_FILE_BYTES:  # /dev/zero has no end
             table.fail(key, "the file is larger than 1 MB")
-    repeat, minimum = table.boolean("repeat", True), _min_wire_bytes(table)
+    repeat, minimum = LossKeys.repeat.read(table), LossKeys.min_wire_bytes.read(table)
     return table.adopt(lambda: Trace.from_text(text, repeat=repeat, min_wire_bytes=minimum), {"outcomes": key})

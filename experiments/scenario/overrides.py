@@ -1,4 +1,4 @@
-"""`--set KEY=VALUE`: changes to a scenario before it is read, so that they meet the same checks as the file itself."""
+"""`--set KEY=VALUE`: changes to a scenario before it is read. They pass the same checks as the file."""
 
 import re
 import tomllib
@@ -40,14 +40,14 @@ def parse_override(text: str) -> Override:
 
 
 def setting(text: str) -> str:
-    """Return "KEY=VALUE" as `parse_override` takes it, without the blanks that it does not heed."""
+    """Return "KEY=VALUE" as `parse_override` takes it, without the blanks that have no meaning."""
     return "=".join(part.strip() for part in text.split("=", 1))
 
 
 def option(label: str, path: str, value: object) -> Override:
-    """Return the change of the key at `path`, such as links[1].loss, that is to be known as `label` in sentences.
+    """Return the change of the key at `path`, such as links[1].loss. Error sentences call it `label`.
 
-    For an option with a name of its own, such as --iterations, and for what a study's file sets. Raises ScenarioError.
+    It is for options with a name of their own, such as --iterations, and for a study's file. Raises ScenarioError.
     """
     return Override(label, _steps(path, label), value)
 

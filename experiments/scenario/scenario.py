@@ -1,82 +1,6 @@
-"""A scenario: one TOML file that says what is to be compared, read once into frozen specifications.
+"""A scenario: one TOML file that says what is compared. It is read once, into frozen specifications.
 
-Every key there is; those with a value that is called a default may be left out, and so may whole tables but `scenario`,
-`links` and one of `allreduce` and `jobs`::
-
-    [scenario]
-    name = "everything"
-    description = ""                    # default
-    sites = ["west", "east"]            # default; the first and the last are the coasts
-    iterations = 20                     # default
-    gap = "1 s"                         # default: computation between two iterations
-    seed = 0                            # default: of the first run
-    time_limit = "300 s"                # default: for one iteration, then the run fails
-    sample_interval = "5 ms"            # default: no time series
-
-    [[links]]
-    name = "plane"
-    count = 4                           # default: one; makes plane0, plane1, …
-    between = ["west", "east"]          # default: the coasts
-    rate = "5 Gbit/s"
-    rtt = "60 ms"                       # or delay = "30 ms", one way
-    mtu = 9000                          # default: 1500; bytes of the largest IP packet
-    queue = "0.5 BDP"                   # or a size, "2 MB"; default: one BDP
-    framing = 38                        # default: Ethernet's bytes on the wire besides those of IP
-    loss = 1e-4                         # default: none; both directions, each on its own
-    loss_back = { model = "none" }      # default: as loss; of the direction from the second site to the first
-    jitter = "0 s"                      # default
-    reorder = 0.01                      # default: 0
-    reorder_delay = "1 ms"              # needed with reorder
-    duplicate = 0                       # default
-    corrupt = 0                         # default
-
-    [[links.events]]
-    at = "10 ms"
-    iteration = 3                       # default: counted from the beginning of the run
-    outage = "500 ms"                   # or rate = "2 Gbit/s", from then on
-
-    [[paths]]                           # default: each link is a path
-    name = "northern"
-    links = ["plane0"]                  # one after another
-    overhead = 50                       # default: 0; bytes of encapsulation
-
-    [[jobs]]                            # or one [allreduce] with the same keys
-    name = "training"
-    shard = "57.13 MB"                  # or deployment = "hundred-trillion", bundled or a file
-    pattern = "exchange"                # default; or "reduce-scatter"
-    ranks_per_site = 2                  # default
-    dtype = "int32"                     # default; int8, int16, int64
-    array = "1 MB"                      # default: as large as the shard; smaller ones are repeated, to save memory
-    fabric = "100 GB/s"                 # default: of a GPU inside its coast; a deployment has its own stages instead
-    sites = ["west", "east"]            # default
-    paths = ["northern"]                # default: all between the sites
-    iterations = 20                     # default: the scenario's; so is gap
-    start = "0 s"                       # default
-
-    [[jobs]]
-    name = "neighbour"
-    shard = "1 MB"
-    transport = "cubic"                 # default: the transport under comparison
-    parameters = { hystart = false }
-
-    [[background]]
-    transport = "reno"
-    message = "1 GB"
-    from = "east"                       # default: the first site
-    to = "west"                         # default: the last site
-    gap = "0 s"                         # default: between two messages
-    start = "0 s"                       # default
-    messages = 5                        # default: until the jobs are done
-
-    [transports]
-    default = ["reno", "cubic", "adaptive"]     # default
-
-    [transports.adaptive]
-    headroom = 0.02                     # any parameter of the transport's own
-
-The models of loss: `bernoulli` (probability), `periodic` (every, first, min_wire_bytes), `gilbert-elliott` (mean_loss
-and mean_burst, or good_to_bad, bad_to_good, loss_good, loss_bad), `tail-of-burst` (packets), `listed` (packets,
-min_wire_bytes), `trace` (outcomes or file, repeat, min_wire_bytes) and `combined` (parts).
+docs/scenarios.md lists every key; `scenario_keys` says what they are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -85,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bicoastal.emulation.base import BackgroundSpec, RunSpec, TransportUse
-from bicoastal.experiments.runs.digests import digest
+from bicoastal.experiments.basics.digests import digest
 from bicoastal.experiments.scenario.bundled import find_document
-from bicoastal.experiments.scenario.network import MAX_LINKS, read_topology
+from bicoastal.experiments.scenario.network import read_topology
 from bicoastal.experiments.scenario.overrides import Override, apply_overrides
+from bicoastal.experiments.scenario.scenario_keys import MAX_LINKS, MAX_SEED, LinkKeys, ScenarioKeys, TransportsKeys
 from bicoastal.experiments.scenario.tables import ScenarioError, Table
 from bicoastal.experiments.scenario.workload import (
-    MAX_ITERATIONS,
     JobPlan,
     MemoryBudget,
     Parameters,
@@ -105,14 +29,12 @@ from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
 
 DEFAULT_SCENARIO = "coast-to-coast"
-MAX_SEED, MAX_SEEDS = 2**62, 100_000
-_DEFAULT_TRANSPORTS = ("reno", "cubic", "adaptive")
-_DEFAULT_SITES = ("west", "east")
+MAX_SEEDS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is to be run, whichever transport is under comparison.
+    """What is run, for any transport under comparison.
 
     jobs without a transport of their own get the compared one. transports: those compared by default. parameters: a
     transport's own, where they differ from its defaults. seed: of the first run. source: a digest of the document as
@@ -177,7 +99,7 @@ def read_scenario(
     """Return the scenario that a parsed TOML document describes; `label` stands for its file in sentences."""
     changed = deepcopy(dict(document))
     changes = list(overrides)
-    # How many links there are is settled first: `links[1]` of other changes counts them one by one.
+    # The number of links comes first: `links[1]` in other changes counts them one by one.
     apply_overrides(changed, [change for change in changes if change.key == "count"], registry.names())
     places = _expand_links(changed, label)
     apply_overrides(changed, [change for change in changes if change.key != "count"], registry.names())
@@ -198,8 +120,8 @@ def _expand_links(document: dict[str, object], label: str) -> list[str]:
     places: list[str] = []
     for index, table in enumerate(Table(document, file=label).tables("links", required=True)):
         data = table.data()
-        copies = table.integer("count", 1, least=1, most=MAX_LINKS)
-        name = table.name("name", "link")
+        copies = LinkKeys.count.read(table, 1)
+        name = LinkKeys.name.read(table)
         for number in range(copies):
             copy = deepcopy({key: value for key, value in data.items() if key != "count"})
             if "count" in data:
@@ -214,17 +136,17 @@ def _expand_links(document: dict[str, object], label: str) -> list[str]:
 
 def _read(document: Table, places: list[str], registry: Registry, directory: Path | None, *, source: str) -> Scenario:
     header = document.table("scenario", required=True)
-    sites = header.names("sites", _DEFAULT_SITES)
+    sites = ScenarioKeys.sites.read(header)
     if len(sites) < 2:
         header.fail("sites", "expected at least two")
-    name = header.name("name")
-    description = header.text("description", "")
-    iterations = header.integer("iterations", 20, least=1, most=MAX_ITERATIONS)
-    gap_s = header.time_s("gap", 1.0)
-    seed = header.integer("seed", 0, least=0, most=MAX_SEED)
-    time_limit_s = header.time_s("time_limit", 300.0, positive=True)
-    interval_s = header.time_s("sample_interval", positive=True) if header.has("sample_interval") else None
-    header.finish()
+    name = ScenarioKeys.name.read(header)
+    description = ScenarioKeys.description.read(header)
+    iterations = ScenarioKeys.iterations.read(header)
+    gap_s = ScenarioKeys.gap.read(header)
+    seed = ScenarioKeys.seed.read(header)
+    time_limit_s = ScenarioKeys.time_limit.read(header)
+    interval_s = ScenarioKeys.sample_interval.find(header)
+    ScenarioKeys.finish(header)
 
     links = [table.at(place) for table, place in zip(document.tables("links"), places, strict=True)]
     topology = read_topology(document, sites, links, directory=directory)
@@ -259,7 +181,7 @@ def _read(document: Table, places: list[str], registry: Registry, directory: Pat
 
 
 def _read_transports(table: Table, registry: Registry) -> tuple[tuple[str, ...], dict[str, Parameters]]:
-    names = table.names("default", _DEFAULT_TRANSPORTS)
+    names = TransportsKeys.compared.read(table)
     for index, name in enumerate(names):
         if table.has("default"):
             try:

@@ -1,41 +1,25 @@
 """A study: one scenario with some of its keys varied, read from a TOML file.
 
-Every key there is; those with a value that is called a default may be left out::
-
-    [study]
-    name = "loss"
-    description = ""                    # default
-    scenario = "coast-to-coast"         # default; bundled, or a file beside this one
-    transports = ["reno", "cubic"]      # default: the scenario's
-    backend = "sim"                     # default
-    seeds = 1                           # default: runs of each transport at each point
-
-    [set]                               # default: none; what is changed everywhere, as with --set
-    "scenario.iterations" = 10
-
-    [[axes]]                            # one or more; every combination of their values is a point
-    key = "links.loss"
-    label = "loss per packet"           # default: the key; for people
-    values = [0, 1e-5, 1e-4]
+docs/scenarios.md lists every key.
 """
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import product
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.scenario.bundled import bundled_names, find_document
 from bicoastal.experiments.scenario.overrides import Override, option
-from bicoastal.experiments.scenario.scenario import DEFAULT_SCENARIO, MAX_SEEDS, Scenario, load_scenario
+from bicoastal.experiments.scenario.scenario import Scenario, load_scenario
+from bicoastal.experiments.scenario.study_keys import AxisKeys, StudyKeys
 from bicoastal.experiments.scenario.tables import Table, bare, shown
 from bicoastal.transports.registry import Registry
 
 MAX_POINTS = 10_000
 _MOST_LETTERS = 100
-_SMALL = 0.01  # up to which people count the zeros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +59,7 @@ class Study:
 def load_study(source: str, registry: Registry, overrides: Iterable[Override] = ()) -> Study:
     """Return the bundled study called `source`, or the one in the file `source`, with `overrides` made at every point.
 
-    Every point's scenario is read here, so that a fault at the last one is found before the first one runs.
+    The scenario of every point is read here, so that an error in the last one is found before the first one runs.
     Raises ScenarioError in one sentence that says where (file and key, or the option) and what is wrong.
     """
     document, label, directory = find_document("studies", source)
@@ -84,15 +68,15 @@ def load_study(source: str, registry: Registry, overrides: Iterable[Override] = 
 
 def _read(document: Table, registry: Registry, directory: Path | None, overrides: Sequence[Override]) -> Study:
     header = document.table("study", required=True)
-    name = header.name("name")
-    description = header.text("description", "")
-    source = header.text("scenario", DEFAULT_SCENARIO)
+    name = StudyKeys.name.read(header)
+    description = StudyKeys.description.read(header)
+    source = StudyKeys.scenario.read(header)
     if directory is not None and source not in bundled_names("scenarios"):
         source = os.path.join(directory, source)
-    transports = header.names("transports", ())
-    backend = header.text("backend", "sim")
-    seeds = header.integer("seeds", 1, least=1, most=MAX_SEEDS)
-    header.finish()
+    transports = StudyKeys.transports.read(header)
+    backend = StudyKeys.backend.read(header)
+    seeds = StudyKeys.seeds.read(header)
+    StudyKeys.finish(header)
     table = document.table("set")
     common = table.rest()
     changes = [option(table.label(key), key, value) for key, value in common.items()]
@@ -131,10 +115,10 @@ def _read(document: Table, registry: Registry, directory: Path | None, overrides
 
 
 def _read_axis(table: Table) -> tuple[Axis, list[Override]]:
-    key = table.text("key")
-    label = table.text("label", key)
-    found = table.raw("values", "a list of values")
-    table.finish()
+    key = AxisKeys.key.read(table)
+    label = AxisKeys.label.read(table, key)
+    found = AxisKeys.values.read(table)
+    AxisKeys.finish(table)
     if not isinstance(found, list) or not found:
         table.fail("values", f"{shown(found)} is not a list of values")
     texts: list[str] = []
@@ -149,16 +133,3 @@ def _read_axis(table: Table) -> tuple[Axis, list[Override]]:
         texts.append(text)
     changes = [option(table.label(f"values[{index}]"), key, value) for index, value in enumerate(found)]
     return Axis(key=key, label=label, values=tuple(texts)), changes
-
-
-def value_text(value: object) -> str:
-    """Return a value as people write it behind `--set KEY=`, digit for digit: 1e-4, not 0.0001, and 2, not 2.0."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float() if isfinite(value) and 0 < abs(value) <= _SMALL:
-            return format(Decimal(repr(value)).normalize(), "e")
-        case float():
-            return repr(value).removesuffix(".0")
-        case _:
-            return str(value)

@@ -1,7 +1,7 @@
-"""Tables of a scenario read key by key: each fault becomes one sentence that names file, key and what is wrong.
+"""Tables of a TOML document, read key by key. An error is one sentence that names the file, the key and the problem.
 
-A `Table` knows where it stands (`coast.toml: links[1]`). What comes from `--set` is wrapped in `Given`, so that a fault
-in it names the option instead of the file. A key that nobody asked for is a fault too: `finish` finds those.
+A `Table` knows its place in the file (`coast.toml: links[1]`). A value from `--set` is wrapped in `Given`, so that an
+error in it names the option instead of the file. A key that was not read is an error too: `finish` finds it.
 """
 
 import difflib
@@ -14,11 +14,12 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from bicoastal.wan.checks import quoted
+from bicoastal.wan.checks import FieldError, quoted
 from bicoastal.wan.units import parse_probability, parse_rate, parse_size, parse_time
 
 MAX_FILE_BYTES = 1_000_000
-MAX_QUANTITY = 2**53  # seconds, bytes or bit/s beyond this lose their last digit in floats
+LEAST_QUANTITY = 1e-15  # of seconds, bytes or bit/s: no quotient of a few such numbers is infinite
+MAX_QUANTITY = 2**53  # larger numbers of seconds, bytes or bit/s lose their last digit in floats
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def bare(value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value as TOML would write it, cut to a length that a sentence bears."""
+    """Return a value as TOML writes it, cut to the length that a sentence can hold."""
     match bare(value):
         case bool(truth):
             return "true" if truth else "false"
@@ -65,7 +66,7 @@ def close_matches(name: str, names: Iterable[str]) -> str:
 
 
 def alternatives(name: str, names: Sequence[str]) -> str:
-    """Return the end of a sentence "there is no …": what resembles `name`, and what there is."""
+    """Return the end of a sentence "there is no …": the names that resemble `name`, and all that there are."""
     return f"{close_matches(name, names) or ';'} there are {', '.join(names)}" if names else "; there are none"
 
 
@@ -107,7 +108,7 @@ class Table:
     def __init__(self, data: Mapping[str, object], *, file: str, where: str = "", label: str | None = None) -> None:
         self._data = dict(data)
         self._asked: set[str] = set()
-        self._file = file
+        self.file = file
         self.where = where
         self._label = label  # of the option that the whole table came from
 
@@ -121,32 +122,33 @@ class Table:
         if self._label is not None:
             return f"{self._label}.{key}" if key else self._label
         place = f"{self.where}.{key}" if self.where and key else self.where or key
-        return f"{self._file}: {place}" if place else self._file
+        return f"{self.file}: {place}" if place else self.file
 
     def fail(self, key: str, message: str) -> NoReturn:
         """Raise the ScenarioError that says `message` of `key`."""
         raise ScenarioError(f"{self.label(key)}: {message}")
 
     def adopt(self, make: Callable[[], T], keys: Mapping[str, str]) -> T:
-        """Return make(); a ValueError "field: …" becomes a sentence about keys[field] (or about the whole table)."""
+        """Return make(). A FieldError becomes a sentence about keys[field], other ValueErrors one about the table."""
         try:
             return make()
         except ScenarioError:
             raise
+        except FieldError as error:
+            if error.field in keys:
+                self.fail(keys[error.field], error.message)
+            self.fail("", str(error))
         except (ValueError, OverflowError) as error:
-            field, separator, message = str(error).partition(": ")
-            if separator and field in keys:
-                self.fail(keys[field], message)
             self.fail("", str(error))
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def has(self, key: str) -> bool:
-        """Whether the key is there. Asking does not make it a known key."""
+        """Whether the key is there. This does not make it a known key."""
         return key in self._data
 
     def data(self) -> dict[str, object]:
-        """Return what the table holds, `Given` values as they are. Looking makes no key a known one."""
+        """Return what the table holds, `Given` values as they are. This makes no key a known one."""
         return dict(self._data)
 
     def raw(self, key: str, expected: str) -> object:
@@ -156,11 +158,15 @@ class Table:
             self.fail(key, f"is missing; expected {expected}")
         return bare(self._data[key])
 
-    def finish(self) -> None:
-        """Raise for the first key that nobody asked for."""
+    def know(self, key: str) -> None:
+        """Make the key a known one, whether it is there or not."""
+        self._asked.add(key)
+
+    def finish(self, known: Iterable[str] = ()) -> None:
+        """Raise for the first key that was not read. known: further keys that the sentence may suggest."""
         for key in self._data:
             if key not in self._asked:
-                self.fail(key, f"is not a known key{close_matches(key, self._asked)}")
+                self.fail(key, f"is not a known key{close_matches(key, sorted({*self._asked, *known}))}")
 
     def only_one_of(self, *keys: str, expected: str) -> str:
         """Return which of `keys` is there; exactly one must be."""
@@ -246,14 +252,14 @@ class Table:
         except (ValueError, OverflowError):
             self.fail(key, f"{shown(value)} is not a probability")
 
-    def number(self, key: str, *, least: float, expected: str) -> float:
-        """Return a finite number of at least `least`."""
+    def number(self, key: str, *, least: float, most: float = math.inf, expected: str) -> float:
+        """Return a finite number from `least` to `most`."""
         value = self.raw(key, expected)
         try:
             number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
         except OverflowError:
             number = math.inf
-        if not least <= number < math.inf:
+        if not least <= number <= most or number == math.inf:
             self.fail(key, f"{shown(value)} is not {expected}")
         return number
 
@@ -286,6 +292,8 @@ class Table:
             self.fail(key, str(error))
         if not number <= MAX_QUANTITY:
             self.fail(key, f"{shown(value)} is too large")
+        if 0 < number < LEAST_QUANTITY:
+            self.fail(key, f"{shown(value)} is too small")
         if positive and not number > 0:
             self.fail(key, f"{shown(value)} is not more than zero")
         return number
@@ -316,17 +324,17 @@ class Table:
     def _below(self, value: object, step: str, origin: object) -> "Table":
         data = bare(value)
         if not isinstance(data, Mapping):
-            raise TypeError(f"{step} is not a table")  # both callers have looked
+            raise TypeError(f"{step} is not a table")  # both callers have checked it
         where = f"{self.where}.{step}" if self.where else step
         label = origin.label if isinstance(origin, Given) else self._label and f"{self._label}.{step}"
-        return Table(data, file=self._file, where=where, label=label)
+        return Table(data, file=self.file, where=where, label=label)
 
     def rest(self) -> dict[str, object]:
-        """Return the keys that nobody asked for yet, with their values, and make them known."""
+        """Return the keys that were not read yet, with their values, and make them known."""
         found = {key: bare(value) for key, value in self._data.items() if key not in self._asked}
         self._asked.update(found)
         return found
 
     def at(self, where: str) -> "Table":
         """Return this table with another place in the file: the one that it was copied from."""
-        return Table(self._data, file=self._file, where=where, label=self._label)
+        return Table(self._data, file=self.file, where=where, label=self._label)

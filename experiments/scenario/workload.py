@@ -1,4 +1,4 @@
-"""From the tables of a scenario to its traffic: the jobs with their all-reduce, and what else is on the links."""
+"""The traffic of a scenario's tables: the jobs with their all-reduce, and the background flows."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bicoastal.emulation.base import BackgroundSpec, JobSpec, ParameterValue, TransportUse
-from bicoastal.emulation.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes
+from bicoastal.emulation.limits.memory import background_memory_bytes, job_memory_bytes, machine_memory_bytes
 from bicoastal.experiments.scenario.deployment import load_deployment
+from bicoastal.experiments.scenario.scenario_keys import BackgroundKeys, JobKeys
 from bicoastal.experiments.scenario.tables import ScenarioError, Table, alternatives, close_matches, shown
 from bicoastal.transports.registry import Registry, UnknownTransportError
 from bicoastal.wan.allreduce import AllReduceSpec
@@ -16,11 +17,7 @@ from bicoastal.wan.deployment import Deployment
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import format_size
 
-MAX_ITERATIONS = 1_000_000
-MAX_ARRAY_BYTES = 2**30  # both coasts hold a few arrays of a shard at once
-_MAX_RANKS = 4096
-_PATTERNS = ("exchange", "reduce-scatter")
-_DTYPES = ("int8", "int16", "int32", "int64")
+MAX_ARRAY_BYTES = 2**30  # both coasts hold several arrays of a shard at once
 _ALLREDUCE_KEYS = {
     "sites": "sites",
     "pattern": "pattern",
@@ -35,9 +32,9 @@ Parameters = tuple[tuple[str, ParameterValue], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """A job before it is known which transport carries it: `transport` None means the one under comparison.
+    """A job whose transport may still be open: `transport` None means the one under comparison.
 
-    deployment: that its shard is of, if it was given by that.
+    deployment: the one that its shard comes from, None where the file gives the size.
     """
 
     name: str
@@ -64,7 +61,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the tables of the traffic are read against."""
+    """What the readers of jobs and background flows need to know of the rest of the scenario."""
 
     topology: Topology
     sites: tuple[str, ...]
@@ -80,7 +77,7 @@ class Surroundings:
 
 
 class MemoryBudget:
-    """What the messages of one run may take: octets that cross the WAN are real, so this machine has to hold them."""
+    """The memory for the messages of one run. Octets that cross the WAN are real, and this machine has to hold them."""
 
     def __init__(self) -> None:
         self._machine_bytes = machine_memory_bytes()
@@ -140,23 +137,22 @@ def read_jobs(document: Table, around: Surroundings) -> tuple[JobPlan, ...]:
 
 
 def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
-    name = table.name("name", name)
-    ends = table.names("sites", (around.sites[0], around.sites[-1]))
+    name = JobKeys.name.read(table, name)
+    ends = JobKeys.sites.read(table, (around.sites[0], around.sites[-1]))
     if len(ends) != 2 or not set(ends) <= set(around.sites):
         table.fail("sites", f"expected two of the sites {', '.join(around.sites)}")
     deployment = _read_deployment(table, around) if table.has("deployment") else None
     job = JobPlan(
         name=name,
         deployment=deployment,
-        transport=_read_transport(table, around.registry) if table.has("transport") else None,
+        transport=_read_transport(table, around.registry) if JobKeys.transport.find(table) is not None else None,
         paths=_read_paths(table, ends, around.topology),
         allreduce=_read_allreduce(table, (ends[0], ends[1]), deployment),
-        iterations=table.integer("iterations", around.iterations, least=1, most=MAX_ITERATIONS),
-        gap_s=table.time_s("gap", around.gap_s),
-        start_s=table.time_s("start", 0.0),
+        iterations=JobKeys.iterations.read(table, around.iterations),
+        gap_s=JobKeys.gap.read(table, around.gap_s),
+        start_s=JobKeys.start.read(table),
     )
-    table.text("transport", "")
-    table.finish()
+    JobKeys.finish(table)
     around.memory.claim(
         table,
         "deployment" if table.has("deployment") else "shard",
@@ -168,7 +164,7 @@ def _read_job(table: Table, name: str, around: Surroundings) -> JobPlan:
 
 def _read_deployment(table: Table, around: Surroundings) -> Deployment:
     try:
-        deployment = load_deployment(table.text("deployment"), around.directory)
+        deployment = load_deployment(JobKeys.deployment.read(table), around.directory)
     except ScenarioError as error:
         table.fail("deployment", str(error))
     if deployment.sites == 1:
@@ -178,7 +174,7 @@ def _read_deployment(table: Table, around: Surroundings) -> Deployment:
 
 def _read_allreduce(table: Table, ends: tuple[str, str], deployment: Deployment | None) -> AllReduceSpec:
     source = table.only_one_of("shard", "deployment", expected='a size such as "57.13 MB", or a deployment')
-    pattern = table.one_of("pattern", _PATTERNS, "exchange")
+    pattern = JobKeys.pattern.read(table)
     local: dict[str, Any] = {}
     if deployment is not None:
         sent, returned = deployment.precision.gradient_messages, deployment.precision.weight_messages
@@ -193,16 +189,16 @@ def _read_allreduce(table: Table, ends: tuple[str, str], deployment: Deployment 
         if table.has("fabric"):
             table.fail("fabric", "cannot stand beside deployment, which has the rates of its own stages")
     else:
-        shard_bytes = table.size_bytes("shard")
-        if table.has("fabric"):
-            local["fabric_Bps"] = table.rate_bps("fabric") / 8
-    array_bytes = table.size_bytes("array") if table.has("array") else None
+        shard_bytes = JobKeys.shard.read(table)
+        if (fabric_bps := JobKeys.fabric.find(table)) is not None:
+            local["fabric_Bps"] = fabric_bps / 8
+    array_bytes = JobKeys.array.find(table)
     if (array_bytes or shard_bytes) > MAX_ARRAY_BYTES:
         table.fail("array", "expected a size of at most 1 GiB, since arrays of a whole shard would not fit in memory")
     values: dict[str, Any] = {
         "pattern": pattern,
-        "ranks_per_site": table.integer("ranks_per_site", 2, least=1, most=_MAX_RANKS),
-        "dtype": table.one_of("dtype", _DTYPES, "int32"),
+        "ranks_per_site": JobKeys.ranks_per_site.read(table),
+        "dtype": JobKeys.dtype.read(table),
         **local,
     }
     return table.adopt(
@@ -212,7 +208,7 @@ def _read_allreduce(table: Table, ends: tuple[str, str], deployment: Deployment 
 
 
 def _read_transport(table: Table, registry: Registry) -> TransportUse:
-    name = table.text("transport")
+    name = JobKeys.transport.read(table)
     try:
         check_transport_name(name, registry)
     except ScenarioError as error:
@@ -222,7 +218,7 @@ def _read_transport(table: Table, registry: Registry) -> TransportUse:
 
 def _read_paths(table: Table, ends: Sequence[str], topology: Topology) -> tuple[str, ...]:
     joining = tuple(name for name, path in topology.paths.items() if {path.sites[0], path.sites[-1]} == set(ends))
-    names = table.names("paths", joining)
+    names = JobKeys.paths.read(table, joining)
     for index, name in enumerate(names):
         if name not in topology.paths:
             table.fail(f"paths[{index}]", f"there is no path {shown(name)}{close_matches(name, topology.paths)}")
@@ -249,17 +245,17 @@ def _read_flow(table: Table, name: str, around: Surroundings) -> BackgroundSpec:
         table.fail("to", f"{shown(ends[1])} is where the flow comes from")
     table.raw("transport", "the name of a transport")
     flow = BackgroundSpec(
-        name=table.name("name", name),
+        name=BackgroundKeys.name.read(table, name),
         transport=_read_transport(table, around.registry),
         paths=_read_paths(table, ends, around.topology),
         source=ends[0],
         destination=ends[1],
-        message_bytes=table.size_bytes("message"),
-        gap_s=table.time_s("gap", 0.0),
-        start_s=table.time_s("start", 0.0),
-        messages=table.integer("messages", least=1, most=MAX_ITERATIONS) if table.has("messages") else None,
+        message_bytes=BackgroundKeys.message.read(table),
+        gap_s=BackgroundKeys.gap.read(table),
+        start_s=BackgroundKeys.start.read(table),
+        messages=BackgroundKeys.messages.find(table),
     )
-    table.finish()
+    BackgroundKeys.finish(table)
     around.memory.claim(
         table,
         "message",

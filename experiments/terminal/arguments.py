@@ -2,11 +2,12 @@
 
 import argparse
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bicoastal.experiments.scenario.tables import ScenarioError
-from bicoastal.wan.checks import cut
+from bicoastal import ScenarioError, cut
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,3 +26,15 @@ def directory(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("'' names no directory")
     return Path(text)
+
+
+@contextmanager
+def as_options(*names: str) -> Iterator[None]:
+    """Raise a ScenarioError about one of these arguments again as one about the option of that name."""
+    try:
+        yield
+    except ScenarioError as error:
+        name, separator, rest = str(error).partition(":")
+        if name not in names:
+            raise
+        raise ScenarioError(f"--{name.replace('_', '-')}{separator}{rest}") from error

@@ -11,14 +11,6 @@ class OutputError(Exception):
     """Stdout cannot be written; the message is one sentence."""
 
 
-class TerminatedError(BaseException):
-    """SIGTERM or SIGHUP has come: like KeyboardInterrupt, nothing but the outermost level stops it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 def say(line: str) -> None:
     """Print a line on stdout. Raises OutputError where that cannot be written, BrokenPipeError when nobody reads."""
     with _told():

@@ -1,21 +1,8 @@
 """How commands print what programs read: one JSON document on stdout, and nothing else."""
 
 import json
-from typing import Any
 
 from bicoastal.experiments.terminal.console import say
-
-
-def rounded(value: Any) -> Any:
-    """Return the value with every float in it at 12 significant digits; tuples become lists."""
-    match value:
-        case float():
-            return float(f"{value:.12g}")
-        case dict():
-            return {key: rounded(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [rounded(inner) for inner in value]
-    return value
 
 
 def say_document(document: object) -> None:

@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bicoastal.experiments.runs.runner import Outcome, Task
-from bicoastal.experiments.runs.runner import Progress as Report
+from bicoastal import Outcome, RunProgress, Task
 
 _MAX_LINES = 20
 _MOST_REMEMBERED_S = 600.0  # of past runs, to tell how long the others will take: each may take minutes
 
 
 @contextmanager
-def reporter(tasks: Sequence[Task]) -> Iterator[Report]:
+def reporter(tasks: Sequence[Task]) -> Iterator[RunProgress]:
     """Give what is to be called after each task; stdout is left alone."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:

@@ -1,4 +1,4 @@
-"""Our side of the published figures: for each name in `references/`, the value that the model gives, and from what.
+"""The computed value of each published figure in `references/`, by name, and the formula that gives it.
 
 A figure that is not here is quoted, not computed. `Computed.value` is None where no formula is known but there is
 something to say.
@@ -26,7 +26,7 @@ _SCALE_UP_800G_BPS = 800e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """A figure of ours, in the unit of the published one. how: the formula. note: what a reader should know of it."""
+    """A computed figure, in the unit of the published one. how: the formula. note: what a reader should know."""
 
     value: float | None
     how: str = ""

@@ -1,4 +1,4 @@
-"""The conformance suite finds the simulator sound, and each backend below broken in the way in which it is."""
+"""The conformance suite accepts the simulator, and finds the fault of each broken backend below."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from bicoastal.emulation.base import Backend, Capabilities, RunSpec, TransportUse, UnsupportedError
 from bicoastal.emulation.records import FlowRecord, IterationRecord, RunRecord
 from bicoastal.emulation.simulator import SimulatorBackend
-from bicoastal.emulation.testing import BackendConformanceError, BackendReport, check_backend
+from bicoastal.emulation.testing import BackendConformanceError, BackendConformanceReport, check_backend
 from bicoastal.emulation.testing.transports import PLAIN
 from bicoastal.transports.registry import Registry
 from bicoastal.transports.testing import check_transport
@@ -21,7 +21,7 @@ def simulator() -> SimulatorBackend:
 
 
 @pytest.mark.parametrize("transport", [None, "reno", "cubic", "adaptive"])
-def test_the_simulator_keeps_every_promise(transport: str | None) -> None:
+def test_the_simulator_passes_the_conformance_suite(transport: str | None) -> None:
     use = {} if transport is None else {"transport": TransportUse(name=transport)}
     report = check_backend(simulator(), **use)
     report.raise_on_failure()
@@ -190,12 +190,12 @@ TAMPERINGS: dict[str, tuple[Callable[[RunRecord], RunRecord], str]] = {
 }
 
 
-def sentences(report: BackendReport) -> list[str]:
+def sentences(report: BackendConformanceReport) -> list[str]:
     return [violation.sentence for violation in report.violations]
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_a_broken_promise_is_found_and_named_in_one_sentence(name: str) -> None:
+def test_a_broken_rule_is_found_and_named_in_one_sentence(name: str) -> None:
     tamper, expected = TAMPERINGS[name]
     report = check_backend(Tampering(tamper))
     assert any(expected in sentence for sentence in sentences(report)), str(report)
@@ -346,7 +346,7 @@ def replace_links(topology: Any, links: Any) -> Any:
     return type(topology)(sites=topology.sites, links=links, paths=topology.paths)
 
 
-def test_a_world_that_forgets_losses_is_found_out() -> None:
+def test_a_world_without_losses_is_detected() -> None:
     assert sentences(check_backend(Lossless(Registry.installed()))) == [
         "one packet in twenty is lost, and yet nothing was repaired"
     ]
@@ -362,7 +362,7 @@ class Crashing(Backend):
         raise ZeroDivisionError("float division")
 
 
-def test_a_crash_is_reported_check_by_check_and_ends_nothing() -> None:
+def test_a_crash_is_reported_for_each_check() -> None:
     report = check_backend(Crashing(Registry.installed()))
     found = {violation.check: violation.sentence for violation in report.violations}
     assert len(found) == len(report.checks) == 12

@@ -1,4 +1,4 @@
-"""A run that makes no sense is refused when it is made, in a sentence that names the field."""
+"""An invalid run is refused when it is made, in a sentence that names the field."""
 
 from dataclasses import replace
 from typing import Any
@@ -58,7 +58,7 @@ def test_a_run_that_makes_no_sense_is_refused(changes: dict[str, Any], message: 
         run_spec(**changes)
 
 
-def test_a_path_has_to_join_the_ends_of_what_takes_it() -> None:
+def test_a_path_must_join_the_ends_of_its_traffic() -> None:
     topology = Topology(
         sites=[Site(name=name) for name in ("west", "east", "hub")],
         links=[plane(), LinkSpec(name="up", a="west", b="hub", rate_bps=1e9, delay_s=0.01)],

@@ -1,4 +1,4 @@
-"""Virtual time passes when somebody waits, and never goes back."""
+"""Virtual time passes in a wait, and never decreases."""
 
 from bicoastal.emulation.clock import VirtualClock
 

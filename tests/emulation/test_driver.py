@@ -1,4 +1,4 @@
-"""The loop: order at one instant, lazy timers, departures, and a machine that will not let time pass."""
+"""The loop: order at one instant, lazy timers, departures, and machines that never let time pass."""
 
 from collections import deque
 
@@ -14,7 +14,7 @@ from bicoastal.emulation.driver import (
     SAMPLING,
     TIMER,
     Driver,
-    Lane,
+    EventQueue,
     Port,
     SpinningError,
 )
@@ -169,26 +169,26 @@ def test_a_timer_that_creeps_by_nanoseconds_is_named_instead_of_running_for_ever
     says_every: int, when_asked: bool
 ) -> None:
     with pytest.raises(
-        SpinningError, match=r"^creeper set its timer \d+ times( for nothing)? within 0\.\d+ s, at 0\.000"
+        SpinningError, match=r"^creeper set its timer \d+ times( without effect)? within 0\.\d+ s, at 0\.000"
     ):
         creep(Creeping(1e-9, says_every, when_asked=when_asked), 300.0)
 
 
 def test_timers_for_nothing_are_stopped_long_before_those_that_do_something() -> None:
-    with pytest.raises(SpinningError, match=r"^creeper set its timer 10000 times for nothing within 0\.1 s"):
+    with pytest.raises(SpinningError, match=r"^creeper set its timer 10000 times without effect within 0\.1 s"):
         creep(Creeping(1e-6), 300.0)
     busy = Creeping(1e-6, says_every=1)
     creep(busy, 0.05)
     assert busy.handled == pytest.approx(50_000, rel=0.01)
 
 
-def test_a_machine_that_hears_something_between_its_timers_may_have_as_many() -> None:
+def test_a_machine_that_receives_datagrams_between_timers_may_have_more() -> None:
     listening = Creeping(1e-6)
     creep(listening, 0.05, hears_every_s=1e-6)
     assert listening.handled == pytest.approx(50_000, rel=0.01)
 
 
-def test_a_timer_every_hundred_microseconds_is_nobody_s_business() -> None:
+def test_a_timer_every_hundred_microseconds_is_allowed() -> None:
     patient = Creeping(1e-4)
     creep(patient, 10.0)
     assert patient.handled == pytest.approx(100_000, rel=0.01)
@@ -203,7 +203,7 @@ def test_events_that_never_end_are_stopped_and_their_machine_named() -> None:
     assert len(heard) == 100_000
 
 
-def test_many_events_spread_over_time_are_welcome() -> None:
+def test_many_events_spread_over_time_are_allowed() -> None:
     driver, machine, port, heard = make()
     for number in range(3):
         driver.at(float(number), APPLICATION, lambda _, now: machine.events.extend([Notice(kind="x")] * 50_000), None)
@@ -215,32 +215,32 @@ def test_many_events_spread_over_time_are_welcome() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.sampled_from([ARRIVAL, DEPARTURE, TIMER])), max_size=60)
 )
-def test_what_waits_in_lanes_happens_as_if_all_stood_in_one_heap(asked: list[tuple[int, int, int]]) -> None:
-    """Against a stable sort by (time, priority): lanes save work, and must not show."""
+def test_events_in_queues_happen_in_the_order_of_one_heap(asked: list[tuple[int, int, int]]) -> None:
+    """Against a stable sort by (time, priority): queues save work and do not change the order."""
     driver = Driver(VirtualClock())
-    lanes = [(deque(), ARRIVAL), (deque(), DEPARTURE)]
+    queues = [(deque(), ARRIVAL), (deque(), DEPARTURE)]
     happened: list[int] = []
-    for number, (at_s, lane, priority) in enumerate(asked):
-        if lane < len(lanes) and lanes[lane][1] == priority:
-            driver.at_in(lanes[lane][0], at_s, priority, lambda what, now: happened.append(what), number)
+    for number, (at_s, queue, priority) in enumerate(asked):
+        if queue < len(queues) and queues[queue][1] == priority:
+            driver.at_in(queues[queue][0], at_s, priority, lambda what, now: happened.append(what), number)
         else:
             driver.at(at_s, priority, lambda what, now: happened.append(what), number)
     driver.run()
     assert happened == sorted(range(len(asked)), key=lambda number: (asked[number][0], asked[number][2]))
 
 
-def test_a_lane_may_be_filled_by_what_happens_in_it() -> None:
+def test_an_event_may_add_to_its_own_queue() -> None:
     driver = Driver(VirtualClock())
-    lane: Lane = deque()
+    queue: EventQueue = deque()
     happened: list[tuple[str, float]] = []
 
     def hop(name: str, now: float) -> None:
         happened.append((name, now))
         if now < 3:
-            driver.at_in(lane, now + 1, ARRIVAL, hop, name)
+            driver.at_in(queue, now + 1, ARRIVAL, hop, name)
 
-    driver.at_in(lane, 1.0, ARRIVAL, hop, "a")
-    driver.at_in(lane, 1.5, ARRIVAL, hop, "b")
+    driver.at_in(queue, 1.0, ARRIVAL, hop, "a")
+    driver.at_in(queue, 1.5, ARRIVAL, hop, "b")
     driver.run()
     assert happened == [("a", 1.0), ("b", 1.5), ("a", 2.0), ("b", 2.5), ("a", 3.0), ("b", 3.5)]
 

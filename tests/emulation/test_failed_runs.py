@@ -1,4 +1,4 @@
-"""What is verified of a run, and the runs that fail: with a reason, and with all that was complete before."""
+"""The verification of a run, and failed runs: they have a reason and keep their complete iterations."""
 
 import pytest
 

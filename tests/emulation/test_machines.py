@@ -1,4 +1,4 @@
-"""What the simulator makes of machines: of what they tell, of those that misbehave, and of services."""
+"""How the simulator handles machines: their notices, their errors, and services."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -183,13 +183,16 @@ class Repeats(ArqEndpoint):
     ("make", "reason"),
     [
         (Spinning, "job/west>east/plane0:server set its timer 10000 times without letting time pass, at 0.500000000 s"),
-        (Creeping, "job/west>east/plane0:server set its timer 10000 times for nothing within 0.1 s, at 0.500010001 s"),
+        (
+            Creeping,
+            "job/west>east/plane0:server set its timer 10000 times without effect within 0.1 s, at 0.500010001 s",
+        ),
         (NeverDone, "job/west>east/plane0:server had 100000 events without letting time pass, at 0.010007600 s"),
         (GivesUp, "job/west>east/plane0:client: it is too far"),
         (TellsItsOwnSide, "job/west>east/plane0:client delivered message 0 to its own sender"),
-        (Renames, "job/west>east/plane0 delivered message 1, which nobody has sent"),
+        (Renames, "job/west>east/plane0 delivered message 1, which was not sent"),
         (Cuts, "job/west>east/plane0 delivered 999 bytes as message 0 instead of 1000"),
-        (Repeats, "job/west>east/plane0 delivered message 0 in iteration 0, out of turn"),
+        (Repeats, "job/west>east/plane0 delivered message 0 in iteration 0, which is not expected"),
     ],
 )
 def test_a_machine_that_misbehaves_fails_the_run_and_is_named(
@@ -311,7 +314,7 @@ def test_flows_that_share_a_service_cannot_want_different_things_of_it() -> None
         refused(run_spec(triangle(), job("toy-steered"), fast), "west")()
 
 
-def test_who_needs_no_service_cannot_be_beside_another_who_needs_one_of_the_same_transport() -> None:
+def test_two_uses_of_a_transport_cannot_differ_in_whether_they_need_a_service() -> None:
     fixed, granted = (job("b4", name=name, parameters=rate) for name, rate in (("a", (("rate_bps", 1e6),)), ("b", ())))
     for jobs in ((fixed, granted), (granted, fixed)):
         with pytest.raises(UnsupportedError, match=r"give b4 different parameters, but would share its b4-controller$"):

@@ -1,4 +1,4 @@
-"""Backends come in by their entry points, and what is wrong with one is said in a sentence."""
+"""Backends are found by their entry points, and an error of one is reported in a sentence."""
 
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -13,7 +13,7 @@ def registry(**values: str) -> BackendRegistry:
     return BackendRegistry({name: EntryPoint(name=name, value=value, group=GROUP) for name, value in values.items()})
 
 
-def test_the_simulator_comes_in_by_the_door_that_third_parties_use() -> None:
+def test_the_simulator_is_found_by_its_entry_point() -> None:
     assert BackendRegistry.installed().resolve("sim") is SimulatorBackend
     assert "sim" in BackendRegistry.installed().names()
 
@@ -37,7 +37,7 @@ def test_names_are_sorted_and_nothing_is_imported_before_it_is_resolved() -> Non
         ("other", r"^backend 'other' is not a Backend$"),
     ],
 )
-def test_what_cannot_be_had_is_said_in_one_sentence(
+def test_a_backend_that_cannot_be_loaded_is_reported_in_one_sentence(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)

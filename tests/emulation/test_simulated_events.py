@@ -1,4 +1,4 @@
-"""Links that fall dark or change their rate while a run goes on, to the packet."""
+"""Links with outages and capacity steps during a run, exact to the packet."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Runs that are exact to the packet, where a packet's way can be worked out by hand.
+"""Runs that are exact to the packet, with times that are calculated by hand.
 
 One packet of TCP that carries a message of n bytes is n + 16 (framing) + 52 (headers) long, and 38 more on the wire.
 """

@@ -1,4 +1,4 @@
-"""Random streams: a name and a seed say all, in any process."""
+"""Random streams depend only on a name and a seed, in any process."""
 
 import subprocess
 import sys

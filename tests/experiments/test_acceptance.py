@@ -6,8 +6,8 @@ from statistics import median
 import pytest
 
 from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, TransportUse
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.emulation.records import RunRecord
-from bicoastal.emulation.scaled import scaled_run
 from bicoastal.emulation.simulator import SimulatorBackend
 from bicoastal.experiments.scenario.overrides import parse_override
 from bicoastal.experiments.scenario.scenario import load_scenario

@@ -27,7 +27,7 @@ from helpers.example_frames import ACK, DATA, HELLO, OVERHEAD_BYTES, RATE, WELCO
 GOVERNOR = -1
 
 
-class Flight:
+class SentPacket:
     """A data frame on its way."""
 
     __slots__ = ("acknowledged", "deadline", "frame", "sent_at", "tries")
@@ -39,14 +39,14 @@ class Flight:
         self.acknowledged = False
 
 
-class Lane:
+class ExamplePath:
     """The sender's view of one path: what waits, what is on its way, how long that takes."""
 
     def __init__(self, view: PathView) -> None:
         self.path_id = view.path_id
-        self.fresh: deque[Flight] = deque()
-        self.repairs: deque[Flight] = deque()
-        self.flights: dict[int, Flight] = {}
+        self.fresh: deque[SentPacket] = deque()
+        self.repairs: deque[SentPacket] = deque()
+        self.unacknowledged: dict[int, SentPacket] = {}
         self.window = 8.0
         self.cut_at = -1.0
         self.backoff = 1.0
@@ -83,7 +83,7 @@ class ArqEndpoint(Endpoint):
         parameters = context.parameters
         self.parameters = parameters if isinstance(parameters, ToyParameters) else ToyParameters()
         self.role = context.role
-        self.lanes = [Lane(view) for view in context.paths]
+        self.paths = [ExamplePath(view) for view in context.paths]
         # A repair may take any path, so every frame has to fit the narrowest.
         self.room_bytes = min(view.mtu_bytes for view in context.paths) - OVERHEAD_BYTES
         self.outbox: list[Datagram] = []
@@ -104,9 +104,9 @@ class ArqEndpoint(Endpoint):
             raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
         view, offset = memoryview(data), 0
         while True:
-            lane = self.lanes[self.next_sequence % len(self.lanes)]
+            path = self.paths[self.next_sequence % len(self.paths)]
             piece = view[offset : offset + self.room_bytes]
-            lane.fresh.append(Flight(Frame(DATA, self.next_sequence, message_id, len(view), offset, piece)))
+            path.fresh.append(SentPacket(Frame(DATA, self.next_sequence, message_id, len(view), offset, piece)))
             self.next_sequence += 1
             offset += len(piece)
             if offset >= len(view):
@@ -138,27 +138,27 @@ class ArqEndpoint(Endpoint):
         if now >= self.hello_at and self.may_greet(now):
             self.hello_tries += 1
             self.hello_at = now + min(20.0, 0.5 * 2**self.hello_tries)
-            for lane in self.lanes:
-                self.emit(lane.path_id, self.hello(), now)
+            for path in self.paths:
+                self.emit(path.path_id, self.hello(), now)
         if self.connected:
-            for lane in self.lanes:
-                self.fill(lane, now)
+            for path in self.paths:
+                self.fill(path, now)
         sent, self.outbox = self.outbox, []
         return sent
 
     def get_timer(self) -> float | None:
         timer = self.hello_at
-        for lane in self.lanes:
-            if lane.flights:
-                timer = min(timer, *(flight.deadline for flight in lane.flights.values()), INFINITY)
-            if self.wants_to_send(lane):
-                timer = min(timer, lane.free_at - self.parameters.horizon_s)
+        for path in self.paths:
+            if path.unacknowledged:
+                timer = min(timer, *(packet.deadline for packet in path.unacknowledged.values()), INFINITY)
+            if self.wants_to_send(path):
+                timer = min(timer, path.free_at - self.parameters.horizon_s)
         return None if timer == INFINITY else timer
 
     def handle_timer(self, now: float) -> None:
-        for lane in self.lanes:
-            for flight in [flight for flight in lane.flights.values() if flight.deadline <= now]:
-                self.expire(lane, flight, now)
+        for path in self.paths:
+            for packet in [packet for packet in path.unacknowledged.values() if packet.deadline <= now]:
+                self.expire(path, packet, now)
 
     def next_event(self) -> Event | None:
         return self.events.popleft() if self.events else None
@@ -173,25 +173,25 @@ class ArqEndpoint(Endpoint):
         )
 
     def sample(self, now: float) -> Sample:
-        lane = self.lanes[0]
-        return Sample(cwnd_bytes=lane.window * self.room_bytes, srtt_s=lane.srtt_s)
+        path = self.paths[0]
+        return Sample(cwnd_bytes=path.window * self.room_bytes, srtt_s=path.srtt_s)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def wants_to_send(self, lane: Lane) -> bool:
-        waiting = bool(lane.repairs or lane.fresh)
-        return self.connected and waiting and len(lane.flights) < int(lane.window)
+    def wants_to_send(self, path: ExamplePath) -> bool:
+        waiting = bool(path.repairs or path.fresh)
+        return self.connected and waiting and len(path.unacknowledged) < int(path.window)
 
-    def fill(self, lane: Lane, now: float) -> None:
-        while self.wants_to_send(lane) and now >= lane.free_at - self.parameters.horizon_s:
-            fresh = not lane.repairs
-            flight = lane.fresh.popleft() if fresh else lane.repairs.popleft()
-            if flight.acknowledged:
+    def fill(self, path: ExamplePath, now: float) -> None:
+        while self.wants_to_send(path) and now >= path.free_at - self.parameters.horizon_s:
+            fresh = not path.repairs
+            packet = path.fresh.popleft() if fresh else path.repairs.popleft()
+            if packet.acknowledged:
                 continue
-            flight.tries += 1
-            flight.sent_at = self.emit(lane.path_id, flight.frame, now, burst_left=len(lane.fresh) if fresh else None)
-            flight.deadline = flight.sent_at + lane.rto_s()
-            lane.flights[flight.frame.sequence] = flight
+            packet.tries += 1
+            packet.sent_at = self.emit(path.path_id, packet.frame, now, burst_left=len(path.fresh) if fresh else None)
+            packet.deadline = packet.sent_at + path.rto_s()
+            path.unacknowledged[packet.frame.sequence] = packet
 
     def emit(self, path_id: int, frame: Frame, now: float, *, burst_left: int | None = None) -> float:
         wire_bytes = OVERHEAD_BYTES + len(frame.data)
@@ -204,31 +204,31 @@ class ArqEndpoint(Endpoint):
         """When a packet may leave; a sender without a pace says at once."""
         return now
 
-    def expire(self, lane: Lane, flight: Flight, now: float) -> None:
-        del lane.flights[flight.frame.sequence]
-        if flight.sent_at >= lane.cut_at:  # once for what was sent together
-            lane.cut_at = now
-            lane.window = max(1.0, lane.window / 2)
-            lane.backoff = min(64.0, lane.backoff * 2)
+    def expire(self, path: ExamplePath, packet: SentPacket, now: float) -> None:
+        del path.unacknowledged[packet.frame.sequence]
+        if packet.sent_at >= path.cut_at:  # once for what was sent together
+            path.cut_at = now
+            path.window = max(1.0, path.window / 2)
+            path.backoff = min(64.0, path.backoff * 2)
             self.timeouts += 1
         self.repaired += 1
-        min(self.lanes, key=lambda other: (other.backoff, other is lane)).repairs.append(flight)
+        min(self.paths, key=lambda other: (other.backoff, other is path)).repairs.append(packet)
 
     def on_ack(self, sequence: int, now: float) -> None:
-        for lane in self.lanes:
-            flight = lane.flights.pop(sequence, None)
-            if flight is not None:
-                flight.acknowledged = True
-                lane.backoff = 1.0
-                lane.window = min(float(self.parameters.max_window_packets), lane.window + 1 / lane.window)
-                if flight.tries == 1:  # Karn's rule
-                    lane.sampled(now - flight.sent_at)
+        for path in self.paths:
+            packet = path.unacknowledged.pop(sequence, None)
+            if packet is not None:
+                packet.acknowledged = True
+                path.backoff = 1.0
+                path.window = min(float(self.parameters.max_window_packets), path.window + 1 / path.window)
+                if packet.tries == 1:  # Karn's rule
+                    path.sampled(now - packet.sent_at)
                 return
-            for waiting in lane.repairs:
+            for waiting in path.repairs:
                 if waiting.frame.sequence == sequence and not waiting.acknowledged:
                     waiting.acknowledged = True
                     self.spurious += 1
-                    lane.backoff = 1.0
+                    path.backoff = 1.0
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -301,15 +301,15 @@ class SteeredEndpoint(ArqEndpoint):
             self.hello_at = now
 
     def depart_at(self, path_id: int, wire_bytes: int, now: float) -> float:
-        lane = self.lanes[path_id]
-        depart_at = max(now, lane.free_at)
-        lane.free_at = depart_at + wire_bytes * 8 / self.rate_bps
+        path = self.paths[path_id]
+        depart_at = max(now, path.free_at)
+        path.free_at = depart_at + wire_bytes * 8 / self.rate_bps
         return depart_at
 
     def sample(self, now: float) -> Sample:
-        lane = self.lanes[0]
+        path = self.paths[0]
         return Sample(
-            cwnd_bytes=lane.window * self.room_bytes, srtt_s=lane.srtt_s, pacing_rate_bps=self.rate_bps or None
+            cwnd_bytes=path.window * self.room_bytes, srtt_s=path.srtt_s, pacing_rate_bps=self.rate_bps or None
         )
 
 

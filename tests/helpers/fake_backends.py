@@ -18,11 +18,12 @@ from bicoastal.emulation.records import (
     RunRecord,
 )
 from bicoastal.experiments.analysis.comparison import TransportResult
-from bicoastal.experiments.runs.runner import World
+from bicoastal.experiments.basics.interruption import TerminatedError
+from bicoastal.experiments.runs.runner import Registries
 from bicoastal.experiments.scenario.scenario import load_scenario
-from bicoastal.experiments.terminal.console import TerminatedError
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.registry import Registry, TransportSpec
+from bicoastal.wan.checks import FieldError
 from helpers.small_runs import link_record
 
 BOUND_S = 0.05
@@ -38,7 +39,7 @@ class Knobs:
 
     def __post_init__(self) -> None:
         if self.gain <= 0:
-            raise ValueError(f"gain: {self.gain} is not positive")
+            raise FieldError("gain", f"{self.gain} is not positive")
 
 
 def _no_endpoint(context: EndpointContext) -> Endpoint:
@@ -254,4 +255,4 @@ class PlainBackend(Backend):
 BACKENDS = backend_registry.BackendRegistry(
     {"plain": EntryPoint(name="plain", value="helpers.fake_backends:PlainBackend", group=backend_registry.GROUP)}
 )
-WORLD = World(backends=BACKENDS, transports=TRANSPORTS)
+WORLD = Registries(backends=BACKENDS, transports=TRANSPORTS)

@@ -7,9 +7,9 @@ from typing import Literal
 
 from bicoastal.emulation.driver import APPLICATION, Driver
 from bicoastal.emulation.ends.flow_end import EndContext
-from bicoastal.emulation.flows import Flow, plan_flows
 from bicoastal.emulation.processes.coordination import PathEnd
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology

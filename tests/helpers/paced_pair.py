@@ -7,10 +7,11 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from bicoastal.transports.b4.registration import B4, RDMA_GBN, RDMA_SR
+from bicoastal.transports.b4.registration import B4
 from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Machine, PathView, ServiceContext
 from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.paced.packets import Data, Frame, Report, decode
+from bicoastal.transports.rdma.registration import RDMA_GBN, RDMA_SR
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 SPECS = {spec.name: spec for spec in (B4, RDMA_SR, RDMA_GBN)}

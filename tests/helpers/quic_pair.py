@@ -30,6 +30,18 @@ class Departure:
     burst_left: int | None
 
 
+def bottleneck(rate_bps: float) -> Callable[[Departure], float]:
+    """Return a `late` that lets each direction of each path carry `rate_bps`, behind a queue without end."""
+    idle_s: dict[tuple[str, int], float] = {}
+
+    def late(departure: Departure) -> float:
+        key = departure.role, departure.path_id
+        idle_s[key] = max(idle_s.get(key, 0.0), departure.at_s) + 8 * len(departure.payload) / rate_bps
+        return idle_s[key] - departure.at_s
+
+    return late
+
+
 class QuicPair:
     """A client and a server. lose(departure) is asked once per datagram; late(departure) gives extra seconds.
 

@@ -1,20 +1,18 @@
 """What the tests of tails share: messages through the simulator, and trials of any model."""
 
-from functools import partial
-
 import numpy as np
 import numpy.typing as npt
 
 from bicoastal.emulation.clock import VirtualClock
 from bicoastal.emulation.driver import APPLICATION, Driver, Port
-from bicoastal.emulation.routes import Route, Wire
+from bicoastal.emulation.links.directed_link import DirectedLink
+from bicoastal.emulation.links.routes import Route, Wire
 from bicoastal.emulation.streams import stream
 from bicoastal.experiments.extrapolation.tails import trials as tails_trials
 from bicoastal.experiments.extrapolation.tails.model import Crossing, TailModel
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.events import Connected, Event, MessageReceived
 from bicoastal.transports.registry import Registry
-from bicoastal.wan.link import Link
 from bicoastal.wan.loss import Bernoulli, LossSpec
 from helpers.small_runs import job, plane, planes, run_spec, simulate
 
@@ -79,7 +77,7 @@ def alone(transport: str, crossing: Crossing) -> float:
     """
     driver, spec, found = Driver(VirtualClock()), Registry.installed().resolve(transport), []
     link = plane(rate_bps=float(crossing.rate_bps), delay_s=float(crossing.rtt_s) / 2, mtu_bytes=crossing.mtu_bytes)
-    wires = [Wire(Link(link, back=back, stream=partial(stream, 0))) for back in (False, True)]
+    wires = [Wire(directed, 0) for directed in DirectedLink.all_of([link])]
     view = PathView(path_id=0, name=link.name, mtu_bytes=link.mtu_bytes)
 
     def on_event(port: Port, event: Event, now: float) -> None:

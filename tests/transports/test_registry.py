@@ -110,9 +110,9 @@ def test_a_parameter_without_default_must_be_given() -> None:
         ({"kind": "magic"}, "kind: 'magic' is neither 'sans-io' nor 'native'"),
         ({"paths": "two"}, "paths: 'two' is neither 'one' nor 'many'"),
         ({"over": "tcp"}, "over: 'tcp' is neither 'ip' nor 'udp'"),
-        ({"make_endpoint": None}, "toy: a sans-io transport needs make_endpoint"),
-        ({"kind": "native", "make_endpoint": None}, "toy: a native transport needs a program"),
-        ({"parameters": int}, "toy: parameters must be a dataclass"),
+        ({"make_endpoint": None}, "make_endpoint: the sans-io transport toy needs it"),
+        ({"kind": "native", "make_endpoint": None}, "program: the native transport toy needs one"),
+        ({"parameters": int}, "parameters: <class 'int'> of toy is not a dataclass"),
     ],
 )
 def test_a_spec_whose_parts_do_not_fit_cannot_be_made(changes: dict[str, object], sentence: str) -> None:

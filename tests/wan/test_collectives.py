@@ -20,7 +20,7 @@ def test_a_ring_pays_its_latency_at_every_step() -> None:
     assert replace(ring, collective="all-reduce").time_s == pytest.approx(28e-3)
 
 
-def test_alone_there_is_nothing_to_wait_for() -> None:
+def test_one_rank_alone_takes_no_time() -> None:
     assert replace(STAGE, ranks=1, latency_s=1.0).time_s == 0
 
 

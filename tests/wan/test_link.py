@@ -81,7 +81,7 @@ def test_an_idle_link_takes_a_packet_larger_than_its_queue() -> None:
     assert link.submit(packet(), 0.0045) == ()
 
 
-def test_a_lost_packet_has_used_the_transmitter_all_the_same() -> None:
+def test_a_lost_packet_has_used_the_transmitter() -> None:
     link = make(loss=Listed(indices=(0, 1)))
     assert times(link, 3) == pytest.approx([DELAY_S + 0.003])
     assert (link.lost, link.delivered, link.bytes) == (2, 1, 3000)
@@ -279,7 +279,7 @@ def test_jitter_is_uniform_and_never_reorders() -> None:
     assert np.ptp(np.diff(dense)) > 0
 
 
-def test_a_packet_picked_for_reordering_is_overtaken_and_holds_up_nobody() -> None:
+def test_a_packet_picked_for_reordering_is_overtaken_and_delays_no_other() -> None:
     link = make(reorder=0.1, reorder_delay_s=0.005)
     arrivals = np.array(times(link, 5000, gap=0.001))
     late = arrivals - np.arange(5000) * 0.001 - DELAY_S - 0.001
@@ -348,12 +348,12 @@ def fates(**values) -> list[Sequence[Arrival]]:
     return [link.submit(packet(), index * 0.002) for index in range(3000)]
 
 
-def test_the_same_streams_give_the_same_fates_and_others_give_others() -> None:
+def test_the_same_streams_give_the_same_losses_and_others_give_others() -> None:
     assert fates(**EVERYTHING) == fates(**EVERYTHING)
     assert fates(**EVERYTHING, seed=2) != fates(**EVERYTHING)
 
 
-def test_adding_one_process_moves_no_other() -> None:
+def test_adding_one_process_changes_no_other() -> None:
     everything = fates(**EVERYTHING)
     plain = fates(loss=EVERYTHING["loss"])
     assert [bool(arrivals) for arrivals in plain] == [bool(arrivals) for arrivals in everything]

@@ -69,7 +69,7 @@ def test_bernoulli_draws_once_per_loss_rather_than_per_packet() -> None:
     assert rng.draws == lost + 1
 
 
-def test_bernoulli_ends_of_the_scale() -> None:
+def test_bernoulli_with_probability_zero_and_one() -> None:
     assert not any(outcomes(Bernoulli(probability=0.0), 1000))
     assert all(outcomes(Bernoulli(probability=1.0), 1000))
     assert not any(outcomes(Bernoulli(probability=5e-324), 1000))

@@ -71,7 +71,7 @@ def test_stripes_take_no_more_memory_than_the_longest_and_the_array() -> None:
     assert memoryview(across.obj).nbytes == 501
 
 
-def test_what_does_not_belong_is_refused() -> None:
+def test_stripes_outside_of_the_message_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^octets: there are none"):
         Repeated(array_of(0), 5)
     with pytest.raises(ValueError, match=r"^edges: 3 to 6 is not within a message of 5 bytes"):

@@ -27,7 +27,7 @@ def test_geometric_counts_the_failures_before_a_success(rng) -> None:
     assert stats.chisquare(np.bincount(drawn, minlength=16), expected * 20_000).pvalue > 1e-4
 
 
-def test_geometric_at_the_ends_of_the_scale() -> None:
+def test_geometric_with_probability_zero_and_one() -> None:
     assert geometric(Random(1), 1.0) == 0
     assert geometric(Random(1), 0.0) == NEVER
     assert geometric(Random(1), 5e-324) == NEVER

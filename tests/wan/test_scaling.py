@@ -57,7 +57,7 @@ def test_divisors_are_round(least: float, divisor: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan")])
-def test_what_is_no_divisor_is_refused(wrong: float) -> None:
+def test_an_invalid_divisor_is_refused(wrong: float) -> None:
     with pytest.raises(ValueError, match=r"^divisor: "):
         scaled_topology(one(LINK), wrong)
     with pytest.raises(ValueError, match=r"^least: "):

@@ -14,7 +14,7 @@ KORTHIKANTI = {
 }
 
 
-def test_parameters_are_those_that_the_models_are_called_after() -> None:
+def test_parameters_are_those_in_the_models_names() -> None:
     for size, model in KORTHIKANTI.items():
         assert model.parameters == pytest.approx(size, rel=0.015)
 
@@ -52,7 +52,7 @@ def test_recomputing_attention_saves_70_percent_of_gpt3s_activations_and_65_of_m
         assert 1 - without == pytest.approx(saved, abs=0.005)
 
 
-def test_a_token_meets_only_its_experts() -> None:
+def test_a_token_uses_only_its_experts() -> None:
     sparse = replace(GPT3, experts=16, experts_per_token=2)
     assert sparse.layer_parameters == pytest.approx((4 + 16 * 8) * GPT3.hidden**2)
     assert sparse.active_layer_parameters == pytest.approx((4 + 2 * 8) * GPT3.hidden**2)

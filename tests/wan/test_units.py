@@ -132,7 +132,7 @@ def test_a_probability_is_a_number_or_a_percentage() -> None:
 
 
 @pytest.mark.parametrize("value", [1.5, -0.1, "1.5", "101 %", "often", "", "0.1 ms", True, None, float("nan")])
-def test_what_is_no_probability_is_refused(value: object) -> None:
+def test_a_value_that_is_not_a_probability_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="is not a probability"):
         parse_probability(value)
 

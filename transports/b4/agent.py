@@ -26,7 +26,7 @@ REFRESH_SHARE = 1 / 3  # of the lease: two refreshes may be lost before it ends
 
 
 class Agent:
-    """What speaks for a flow.
+    """The agent of a flow: it asks the controller for rates.
 
     path_names: in the order of the endpoint's paths. deadlines_s: for a burst from its announcement, None for as soon
     as possible. initial_bps: per path, while no controller has ever answered. patience_s: for so long the connection

@@ -1,12 +1,13 @@
-"""One end of a connection: handshake, the sending and the receiving half, and the agent that speaks for it."""
+"""One end of a connection: handshake, sender, receiver, and the agent that asks for its rates."""
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bicoastal.transports.b4.agent import CONTROLLER, Agent
 from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
+from bicoastal.transports.paced.paced_sender import PacedSender
 from bicoastal.transports.paced.packets import (
     RATE_UNIT_BPS,
     Data,
@@ -18,7 +19,7 @@ from bicoastal.transports.paced.packets import (
     decode,
 )
 from bicoastal.transports.paced.receiver import Receiving
-from bicoastal.transports.paced.sending import Sending
+from bicoastal.transports.paths.path_set import sum_samples
 from bicoastal.transports.stream import StreamError
 from bicoastal.wan.units import INFINITY
 
@@ -45,29 +46,27 @@ class B4Endpoint(Endpoint):
         self,
         context: EndpointContext,
         *,
-        sender: Sending,
+        sender: PacedSender,
         receiver: Receiving,
         agent: Agent | None,
         rate_bps: float,
     ) -> None:
         self._client = context.role == "client"
         self._sender = sender
+        self._path_set = sender.path_set
         self._receiver = receiver
         self._agent = agent
-        self._paths = len(context.paths)
         self._token = context.rng.getrandbits(64) if self._client else 0
         sender.token = self._token
-        self._greeted = not self._client  # the far end has been heard
-        self._connected = False
         self._dead = False
         self._events: deque[Event] = deque()
         self._outbox: list[Datagram] = []
         self._hello_at = 0.0 if self._client else INFINITY
         self._hello_tries = 0
         self._offers = [_Offer() for _ in context.paths]
-        for lane in sender.lanes:
-            self._pace(lane.path_id, rate_bps, 0)
-            self._offers[lane.path_id] = _Offer(rate_units=max(1, int(rate_bps / RATE_UNIT_BPS)))
+        for path in sender.paths:
+            self._pace(path.path_id, rate_bps, 0)
+            self._offers[path.path_id] = _Offer(rate_units=max(1, int(rate_bps / RATE_UNIT_BPS)))
         self._timer: float | None = None  # None: something has happened, it is to be found again
         self._control_packets = 0
         self._rejected = 0
@@ -81,7 +80,7 @@ class B4Endpoint(Endpoint):
         sender.stream.append_message(message_id, data)
         if self._agent is not None:
             self._agent.demand(sender.stream.end - sender.stream.released, now)
-        if self._connected:
+        if self._path_set.begun:
             sender.offer(now)
 
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
@@ -126,11 +125,11 @@ class B4Endpoint(Endpoint):
             out += self._agent.messages(now)
         if self._receiver.timer() <= now:
             for report in self._receiver.reports(now, self._token):
-                lane, offer = self._sender.lanes[report.path_id], self._offers[report.path_id]
+                path, offer = self._sender.paths[report.path_id], self._offers[report.path_id]
                 told = report._replace(rate_units=offer.rate_units, overhead_bytes=offer.overhead_bytes)
-                out.append(Datagram(report.path_id, told, told.wire_bytes, max(now, lane.last_departure)))
+                out.append(Datagram(report.path_id, told, told.wire_bytes, max(now, path.last_departure)))
                 self._control_packets += 1
-        if self._connected:
+        if self._path_set.begun:
             self._sender.fill(now, out)
         return out
 
@@ -145,21 +144,21 @@ class B4Endpoint(Endpoint):
             return INFINITY
         at = self._receiver.timer()
         at = min(at, self._hello_at)
-        if self._connected and (due_at := self._sender.timer()) < at:
+        if self._path_set.begun and (due_at := self._sender.timer()) < at:
             at = due_at
         if self._agent is not None and (due_at := self._agent.timer()) < at:
             at = due_at
         return at
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Serve the timers of the agent and of the sender that have expired."""
         self._timer = None
         if self._dead:
             return
         if self._agent is not None and self._agent.timer() <= now:
             self._agent.on_timer(now)
             self._after_agent(now)
-        if self._connected:
+        if self._path_set.begun:
             self._sender.on_timer(now)
             self._after_sender(now)
 
@@ -181,13 +180,10 @@ class B4Endpoint(Endpoint):
 
     def sample(self, now: float) -> Sample:
         """Return what is in flight, the pace of all paths together, and the shortest smoothed RTT."""
-        lanes = self._sender.lanes
-        known = [lane.rtt.srtt_s for lane in lanes if lane.rtt.srtt_s is not None]
-        return Sample(
-            in_flight_bytes=float(self._sender.in_flight_bytes),
-            pacing_rate_bps=sum(lane.rate_bps for lane in lanes),
-            srtt_s=min(known, default=None),
+        paths = sum_samples(
+            Sample(pacing_rate_bps=each.rate_bps, srtt_s=each.rtt.srtt_s) for each in self._sender.paths
         )
+        return replace(paths, in_flight_bytes=float(self._sender.in_flight_bytes))
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
@@ -206,7 +202,7 @@ class B4Endpoint(Endpoint):
 
     def _take_token(self, frame: Frame) -> bool:
         """Let the first HELLO name the connection."""
-        if self._client or self._connected or not isinstance(frame, Hello):
+        if self._client or self._path_set.begun or not isinstance(frame, Hello):
             return False
         self._token = self._sender.token = frame.token
         return True
@@ -215,35 +211,32 @@ class B4Endpoint(Endpoint):
         self._told_rate(path_id, hello.rate_units, hello.overhead_bytes)
         self._put(path_id, Welcome(self._token, hello.stamp), now)
         self._sender.path_answers(path_id, now)
-        self._connect(now)
+        self._see_whether_connected(now)
 
     def _on_welcome(self, path_id: int, welcome: Welcome, now: float) -> None:
         rtt_s = now - welcome.stamp * 1e-9
-        lane = self._sender.lanes[path_id]
-        if rtt_s > 0 and lane.rtt.srtt_s is None:
-            lane.rtt.sample(rtt_s, now)
+        path = self._sender.paths[path_id]
+        if rtt_s > 0 and path.rtt.srtt_s is None:
+            path.rtt.sample(rtt_s, now)
         self._heard(path_id, now)
         self._after_sender(now)
 
     def _heard(self, path_id: int, now: float) -> None:
         """Something genuine has come from the far end."""
-        self._greeted = True
         self._hello_at = INFINITY
         self._sender.path_answers(path_id, now)
-        if self._agent is None or self._agent.ready:
-            self._connect(now)
+        self._see_whether_connected(now)
 
-    def _connect(self, now: float) -> None:
-        if self._connected:
-            return
-        self._connected = True
-        self._events.append(Connected())
-        self._sender.begin(now)
+    def _see_whether_connected(self, now: float) -> None:
+        """Connect once a path is ready and there is a grant, or no hope of one soon."""
+        if (self._agent is None or self._agent.ready) and self._path_set.begins(now):
+            self._events.append(Connected())
+            self._sender.begin(now)
 
     # -- what arrives -------------------------------------------------------------------------------------------------
 
     def _on_data(self, path_id: int, packet: Data, now: float) -> None:
-        if not self._greeted:
+        if not self._path_set.any_ready:
             self._heard(path_id, now)
         try:
             complete = self._receiver.on_data(path_id, packet, now)
@@ -257,7 +250,7 @@ class B4Endpoint(Endpoint):
             self._agent.receiving(now)
 
     def _on_report(self, report: Report, now: float) -> None:
-        if report.path_id >= self._paths:
+        if report.path_id >= len(self._sender.paths):
             self._rejected += 1
             return
         if not self._client and report.rate_units:
@@ -285,15 +278,14 @@ class B4Endpoint(Endpoint):
             for path_id, share in enumerate(agent.shares):
                 self._pace(path_id, share.forward_bps, share.overhead_bytes)
                 self._offers[path_id] = _Offer(max(1, int(share.back_bps / RATE_UNIT_BPS)), share.overhead_bytes)
-        if agent.ready and self._greeted:
-            self._connect(now)
+        self._see_whether_connected(now)
 
     def _after_sender(self, now: float) -> None:
         """Tell of paths and of the end of a burst."""
         sender, agent = self._sender, self._agent
         while sender.changes:
             change = sender.changes.popleft()
-            name = sender.lanes[change.path_id].view.name
+            name = sender.paths[change.path_id].view.name
             kind = "b4-path-up" if change.up else "b4-path-down"
             self._events.append(Notice(kind=kind, detail=f"{name}: {change.detail}"))
             if agent is not None:
@@ -304,17 +296,17 @@ class B4Endpoint(Endpoint):
             self._fail(sender.failure)
 
     def _told_rate(self, path_id: int, rate_units: int, overhead_bytes: int) -> None:
-        lane = self._sender.lanes[path_id]
+        path = self._sender.paths[path_id]
         rate_bps = float(rate_units * RATE_UNIT_BPS)
-        if rate_bps != lane.rate_bps or overhead_bytes != lane.overhead_bytes:
+        if rate_bps != path.rate_bps or overhead_bytes != path.overhead_bytes:
             self._pace(path_id, rate_bps, overhead_bytes)
 
     def _pace(self, path_id: int, rate_bps: float, overhead_bytes: int) -> None:
         self._sender.set_rate(path_id, rate_bps, overhead_bytes)
 
     def _put(self, path_id: int, frame: Hello | Welcome, now: float) -> None:
-        lane = self._sender.lanes[path_id]
-        self._outbox.append(Datagram(path_id, frame, frame.wire_bytes, max(now, lane.last_departure)))
+        path = self._sender.paths[path_id]
+        self._outbox.append(Datagram(path_id, frame, frame.wire_bytes, max(now, path.last_departure)))
         self._control_packets += 1
 
     def _fail(self, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 Each message tells its sender's whole state, so that losing one costs nothing but time, and sending one twice nothing
 at all. An agent's is numbered; a controller's grant says which of them it answers. `instance` and `epoch` are random
-numbers of the process: who has been restarted begins with 1 again under another one.
+numbers of the process: a process that restarts draws another one and counts from 1 again.
 
 In the simulator messages travel as they are; `bytes(message)` encodes, `decode` parses.
 """
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from bicoastal.transports.base import Encodable
 from bicoastal.transports.events import Buffer
+from bicoastal.wan.checks import FieldError
 
 VERSION = 1
 IP_TCP_TLS_BYTES = 20 + 32 + 22  # what carries a message over TLS 1.3: IP, TCP with timestamps, record and tag
@@ -47,9 +48,9 @@ class Share:
         for name in ("forward_bps", "back_bps", "safe_bps", "safe_back_bps"):
             value = getattr(self, name)
             if not 0 <= value <= MOST_BPS:
-                raise ValueError(f"{name}: {value!r} is not between 0 and {MOST_BPS:g}")
+                raise FieldError(name, f"{value!r} is not between 0 and {MOST_BPS:g}")
         if not 0 <= self.overhead_bytes <= 65535:
-            raise ValueError(f"overhead_bytes: {self.overhead_bytes!r} is not between 0 and 65535")
+            raise FieldError("overhead_bytes", f"{self.overhead_bytes!r} is not between 0 and 65535")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 
+from bicoastal.wan.checks import FieldError
+
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3
 
 LEAST_GRACE_S = 0.5
@@ -40,20 +42,20 @@ class ControlledParameters:
     def __post_init__(self) -> None:
         """Check every field."""
         if self.rate_bps is not None and not 0 < self.rate_bps < float("inf"):
-            raise ValueError(f"rate_bps: {self.rate_bps} is not positive and finite")
+            raise FieldError("rate_bps", f"{self.rate_bps} is not positive and finite")
         for job, weight in self.weight_of.items():
             if not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
-                raise ValueError(f"weights: {weight:g} of {job!r} is not from {LEAST_WEIGHT:g} to {LARGEST_WEIGHT:g}")
+                raise FieldError("weights", f"{weight:g} of {job!r} is not from {LEAST_WEIGHT:g} to {LARGEST_WEIGHT:g}")
         for job, deadline_s in self.deadline_s_of.items():
             if deadline_s <= 0:
-                raise ValueError(f"deadlines: {deadline_s:g} of {job!r} is not positive")
+                raise FieldError("deadlines", f"{deadline_s:g} of {job!r} is not positive")
         for name in ("headroom", "safe_share"):
             if not 0 < getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 1")
+                raise FieldError(name, f"{getattr(self, name)} is not between 0 and 1")
         for name in ("lease_s", "grace_s", "patience_s", "idle_hold_s"):
             _check_positive(name, getattr(self, name))
         if self.grace_s < LEAST_GRACE_S:
-            raise ValueError(f"grace_s: {self.grace_s} is less than {LEAST_GRACE_S}, for which words may be held up")
+            raise FieldError("grace_s", f"{self.grace_s} is less than {LEAST_GRACE_S}, for which words may be held up")
 
     @property
     def weight_of(self) -> Mapping[str, float]:
@@ -83,9 +85,9 @@ class PacedParameters(ControlledParameters):
         ControlledParameters.__post_init__(self)
         _check_positive("give_up_s", self.give_up_s)
         if not 0 <= self.ack_delay_s < 1:
-            raise ValueError(f"ack_delay_s: {self.ack_delay_s} is not at least 0 and below 1")
+            raise FieldError("ack_delay_s", f"{self.ack_delay_s} is not at least 0 and below 1")
         if self.ack_every < 1:
-            raise ValueError(f"ack_every: {self.ack_every} is less than 1")
+            raise FieldError("ack_every", f"{self.ack_every} is less than 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ class B4Parameters(PacedParameters):
         """Check every field."""
         PacedParameters.__post_init__(self)
         if self.tail_copies < 0:
-            raise ValueError(f"tail_copies: {self.tail_copies} is negative")
+            raise FieldError("tail_copies", f"{self.tail_copies} is negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +113,12 @@ class RdmaParameters(PacedParameters):
         """Check every field."""
         PacedParameters.__post_init__(self)
         if not 1 < self.rto_rtts < 1000:
-            raise ValueError(f"rto_rtts: {self.rto_rtts} is not above 1 and below 1000")
+            raise FieldError("rto_rtts", f"{self.rto_rtts} is not above 1 and below 1000")
 
 
 def _check_positive(name: str, value: float) -> None:
     if not 0 < value < float("inf"):
-        raise ValueError(f"{name}: {value} is not positive and finite")
+        raise FieldError(name, f"{value} is not positive and finite")
 
 
 def job_of(flow: str) -> str:
@@ -133,8 +135,8 @@ def _by_job(field: str, text: str) -> dict[str, float]:
         except ValueError:
             value = float("nan")
         if not equals or not job or not isfinite(value):
-            raise ValueError(f"{field}: {part!r} is not of the form job=number")
+            raise FieldError(field, f"{part!r} is not of the form job=number")
         if job in values:
-            raise ValueError(f"{field}: {job!r} is there twice")
+            raise FieldError(field, f"{job!r} is there twice")
         values[job] = value
     return values

@@ -1,4 +1,4 @@
-"""The paced transports, as the registry sees them."""
+"""The transports `b4` and `kernel-b4`, as the registry sees them, and what `rdma` shares with them."""
 
 from bicoastal.transports.b4.agent import Agent
 from bicoastal.transports.b4.controller import make_controller
@@ -8,21 +8,19 @@ from bicoastal.transports.b4.parameters import (
     B4Parameters,
     ControlledParameters,
     PacedParameters,
-    RdmaParameters,
     job_of,
 )
 from bicoastal.transports.base import Endpoint, EndpointContext, Pacer
+from bicoastal.transports.paced.paced_sender import PacedSender
 from bicoastal.transports.paced.receiver import Receiving, SelectiveReceiver
-from bicoastal.transports.paced.sender import SelectiveSender
-from bicoastal.transports.paced.sending import Sending
-from bicoastal.transports.rdma.endpoints import GoBackSender, InOrderReceiver, TimeoutSender
+from bicoastal.transports.paced.selective_sender import SelectiveSender
 from bicoastal.transports.registry import TransportSpec
 
-INITIAL_BPS = 1e6  # per path, for who has never heard from a controller
+INITIAL_BPS = 1e6  # per path, until a controller answers for the first time
 
 
 def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent | None:
-    """Return what speaks for a client's flow, unless its rate is fixed."""
+    """Return the agent of a client's flow; None at a server, and where the rate is fixed."""
     if context.role != "client" or parameters.rate_bps is not None:
         return None
     return Agent(
@@ -36,14 +34,18 @@ def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent 
     )
 
 
-def _endpoint(context: EndpointContext, parameters: PacedParameters, sender: Sending, receiver: Receiving) -> Endpoint:
+def make_endpoint(
+    context: EndpointContext, parameters: PacedParameters, sender: PacedSender, receiver: Receiving
+) -> Endpoint:
+    """Return an endpoint that sends at a controller's rates."""
     agent = _agent(context, parameters)
     return B4Endpoint(
         context, sender=sender, receiver=receiver, agent=agent, rate_bps=parameters.rate_bps or INITIAL_BPS
     )
 
 
-def _selective_receiver(context: EndpointContext, parameters: PacedParameters) -> SelectiveReceiver:
+def make_selective_receiver(context: EndpointContext, parameters: PacedParameters) -> SelectiveReceiver:
+    """Return a receiver that takes packets in any order over all paths of the context."""
     return SelectiveReceiver(
         paths=len(context.paths),
         mtu_bytes=min(view.mtu_bytes for view in context.paths),
@@ -60,20 +62,7 @@ def _b4(context: EndpointContext) -> Endpoint:
         tail_copies=parameters.tail_copies,
         give_up_s=parameters.give_up_s,
     )
-    return _endpoint(context, parameters, sender, _selective_receiver(context, parameters))
-
-
-def _rdma_sr(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters_as(RdmaParameters, "rdma-sr")
-    sender = TimeoutSender(context.paths, rto_rtts=parameters.rto_rtts, give_up_s=parameters.give_up_s)
-    return _endpoint(context, parameters, sender, _selective_receiver(context, parameters))
-
-
-def _rdma_gbn(context: EndpointContext) -> Endpoint:
-    parameters = context.parameters_as(RdmaParameters, "rdma-gbn")
-    sender = GoBackSender(context.paths, rto_rtts=parameters.rto_rtts, give_up_s=parameters.give_up_s)
-    receiver = InOrderReceiver(ack_every=parameters.ack_every, ack_delay_s=parameters.ack_delay_s)
-    return _endpoint(context, parameters, sender, receiver)
+    return make_endpoint(context, parameters, sender, make_selective_receiver(context, parameters))
 
 
 def _pacer(context: EndpointContext) -> Pacer:
@@ -92,32 +81,6 @@ B4 = TransportSpec(
     make_services=make_controller,
     colour="#cc79a7",
     marker="D",
-)
-
-RDMA_SR = TransportSpec(
-    name="rdma-sr",
-    kind="sans-io",
-    paths="one",
-    description="paced at a controller's rates; selective repeat driven by a timeout of 3 RTT alone",
-    over="udp",
-    parameters=RdmaParameters,
-    make_endpoint=_rdma_sr,
-    make_services=make_controller,
-    colour="#56b4e9",
-    marker="v",
-)
-
-RDMA_GBN = TransportSpec(
-    name="rdma-gbn",
-    kind="sans-io",
-    paths="one",
-    description="paced at a controller's rates; go-back-N, as RDMA NICs do",
-    over="udp",
-    parameters=RdmaParameters,
-    make_endpoint=_rdma_gbn,
-    make_services=make_controller,
-    colour="#e69f00",
-    marker="X",
 )
 
 KERNEL_B4 = TransportSpec(

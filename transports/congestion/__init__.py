@@ -1,1 +1,1 @@
-"""Congestion control: one algorithm, one file, all behind `transports.congestion.base`."""
+"""Congestion control: each algorithm has its own modules and implements `transports.congestion.base`."""

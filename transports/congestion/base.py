@@ -1,18 +1,20 @@
-"""The window (or the pace) a sender keeps: one small class behind this base for every algorithm."""
+"""The interface of all congestion controllers: they set the sender's window and pacing rate."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from bicoastal.wan.units import INFINITY
+
 
 class Ack(NamedTuple):
-    """What one acknowledgement told. A tuple, not a dataclass: one is made per ACK.
+    """What one acknowledgement reports. It is a tuple, not a dataclass, because one is made per ACK.
 
     now: seconds. acked_bytes: newly acknowledged, cumulatively. delivered_bytes: newly acknowledged or selectively
     acknowledged. lost_bytes: newly marked lost. in_flight_bytes: outstanding after this ACK (RFC 6675 pipe).
     rtt_s: the sample of the newest packet this ACK covers, None without one.
     round_started: this ACK is the first to cover data sent after the previous round began (RFC 9406 §4.2 rounds).
-    cwnd_limited: the window, not the application, has been what held the sender back. in_recovery: a loss episode is
-    under way, and the sender's PRR governs, so window growth must wait.
+    cwnd_limited: the window, not the application, has limited the sender. in_recovery: a loss episode is under way.
+    The sender's PRR sets the window then, so the controller must not let it grow.
     newest_sent_s: when the newest packet that this ACK covers was sent (None when it covers nothing new).
     """
 
@@ -31,16 +33,25 @@ class Ack(NamedTuple):
 def pacing_ahead_s(srtt_s: float) -> float:
     """Return how far ahead of their departure paced packets are handed out, seconds.
 
-    Little enough that a repair never waits long behind them, and that a change of pace takes effect within a fraction
+    The time is short, so that a repair never waits long behind them. A change of pace takes effect within a fraction
     of a round trip.
     """
     return min(0.001, srtt_s / 16)
 
 
-class RepairTimeout(NamedTuple):
-    """When a packet counts as lost for want of an acknowledgement.
+class Limits(NamedTuple):
+    """What a controller sets: window and ssthresh, bytes; pacing rate, bit/s of payload (None: not paced)."""
 
-    It is expected `expected_s` after the packet was sent, and has to be `margin_s` late while no other comes either.
+    cwnd_bytes: float
+    ssthresh_bytes: float
+    pacing_rate_bps: float | None
+
+
+class RepairTimeout(NamedTuple):
+    """When a packet counts as lost because no acknowledgement has arrived.
+
+    The acknowledgement is expected `expected_s` after the packet was sent. The packet counts as lost when it is
+    `margin_s` late, and no other acknowledgement has arrived in that time.
     """
 
     expected_s: float
@@ -50,20 +61,20 @@ class RepairTimeout(NamedTuple):
 class CongestionControl(ABC):
     """A congestion controller. The sender reads `cwnd_bytes`, `ssthresh_bytes` and `pacing_rate_bps` after each call.
 
-    mss_bytes: payload of a full segment. pacing_rate_bps None means the ACK clock alone times the packets; otherwise
-    it is a rate of payload bits. Times are seconds, sizes bytes.
+    mss_bytes: payload of a full segment. pacing_rate_bps: a rate of payload bits; None: only the ACK clock times the
+    packets. Times are seconds, sizes bytes.
     """
 
     def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10) -> None:
         self.mss_bytes = mss_bytes
         self.initial_window_bytes = initial_window_segments * mss_bytes
         self.cwnd_bytes: float = float(self.initial_window_bytes)
-        self.ssthresh_bytes: float = float("inf")
+        self.ssthresh_bytes: float = INFINITY
         self.pacing_rate_bps: float | None = None
 
     @abstractmethod
     def on_ack(self, ack: Ack) -> None:
-        """Take one acknowledgement; grow the window where the algorithm says so."""
+        """Take one acknowledgement; the window may grow."""
 
     @abstractmethod
     def on_congestion(self, now: float, in_flight_bytes: int) -> None:
@@ -82,24 +93,24 @@ class CongestionControl(ABC):
 
     @abstractmethod
     def undo(self) -> None:
-        """Restore what the last `on_congestion` or `on_timeout` took: it was spurious (RFC 8985 §7.4.2, RFC 3522)."""
+        """Undo the last `on_congestion` or `on_timeout`, which was spurious (RFC 8985 §7.4.2, RFC 3522)."""
 
-    # -- what an algorithm may ask for besides a window; the defaults are what the RFCs prescribe ----------------------
+    # -- what an algorithm may set besides a window; the defaults are what the RFCs prescribe -------------------------
 
     governs_recovery = False
-    """True: `cwnd_bytes` holds during loss recovery too, and no PRR stands between it and the sender."""
+    """True: `cwnd_bytes` is the window during loss recovery too, instead of the one that PRR computes."""
 
     duplicate_repair_after_s: float | None = None
     """Not None: send every repair of a lost packet a second time, this much later, unless it is acknowledged first."""
 
-    def on_burst(self, now: float, burst_bytes: int) -> None:  # noqa: B027 - most algorithms do not care
-        """The application has offered `burst_bytes` to an idle connection: a burst begins."""
+    def on_burst(self, now: float, burst_bytes: int) -> None:  # noqa: B027 - most algorithms do nothing
+        """Begin a burst: the application has offered `burst_bytes` to an idle connection."""
 
     def on_loss(self, now: float, lost_bytes: int, in_flight_bytes: int, sent_s: float) -> None:  # noqa: B027
-        """Packets have been marked lost; `sent_s` is when the newest of them was sent. Before `on_congestion`."""
+        """Take a loss; `sent_s`: when the newest lost packet was sent. Called before `on_congestion`."""
 
     def repair_timeout(self) -> "RepairTimeout | None":
-        """Return when silence means loss; None: RFC 8985's tail loss probe and the RTO alone."""
+        """Return when a missing acknowledgement means loss; None: only RFC 8985's tail loss probe and the RTO tell."""
         return None
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:

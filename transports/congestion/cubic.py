@@ -6,6 +6,7 @@ from bicoastal.transports.congestion.ack_train import AckTrainHyStart
 from bicoastal.transports.congestion.base import Ack
 from bicoastal.transports.congestion.hystart import HyStart
 from bicoastal.transports.congestion.loss_based import LossBased
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 C = 0.4  # segments / s³, RFC 9438 §5.1
@@ -20,13 +21,13 @@ def regrowth_s(window_segments: float) -> float:
 class Cubic(LossBased):
     """CUBIC with HyStart++ in its first slow start. Sizes are bytes, times seconds.
 
-    fast_convergence: yield more when the window at a loss is smaller than at the one before (RFC 9438 §4.7).
+    fast_convergence: reduce more when the window at a loss is smaller than at the one before (RFC 9438 §4.7).
     hystart: HyStart++ (RFC 9406) governs the first slow start, with its own limit L of 8 segments per ACK instead of
     byte_count_limit, which holds for every later slow start, and for all of them without HyStart++.
-    ack_trains: Linux's HyStart, which also judges by trains of ACKs, in the place of HyStart++; it knows no limit.
+    ack_trains: Linux's HyStart instead of HyStart++. It also judges by trains of ACKs, and has no limit L.
     full_alpha: once the Reno-friendly estimate is as wide as the window before the loss, it grows a whole segment per
-    round trip, as RFC 9438 §4.3 would have it; Linux's goes on with 0.53.
-    Raises ValueError naming the argument.
+    round trip, as RFC 9438 §4.3 says. Linux goes on with 0.53.
+    Raises FieldError naming the argument.
     """
 
     def __init__(
@@ -44,9 +45,9 @@ class Cubic(LossBased):
         beta: float = BETA,
     ) -> None:
         if not c > 0:
-            raise ValueError(f"c: {c} is not positive")
+            raise FieldError("c", f"{c} is not positive")
         if not 0 < beta < 1:
-            raise ValueError(f"beta: {beta} is not between 0 and 1")
+            raise FieldError("beta", f"{beta} is not between 0 and 1")
         super().__init__(
             mss_bytes=mss_bytes,
             initial_window_segments=initial_window_segments,
@@ -62,7 +63,7 @@ class Cubic(LossBased):
         self._convergence = (1 + beta) / 2
         self._srtt_s = 0.0
         self._last_ack_s = 0.0
-        # Without a congestion yet, 0 comes to what RFC 9438 §4.10 asks for after HyStart++: a plateau at cwnd, alpha 1
+        # Before any congestion, 0 gives what RFC 9438 §4.10 asks for after HyStart++: a plateau at cwnd, alpha 1
         self._prior_bytes = 0.0  # cwnd_prior
         self._max_bytes = 0.0  # W_max
         self._k_s = 0.0  # K
@@ -70,20 +71,20 @@ class Cubic(LossBased):
         self._estimate_bytes = 0.0  # W_est
 
     def on_ack(self, ack: Ack) -> None:
-        """Grow the window along the cubic, or as Reno would where that is more."""
+        """Let the window grow along the cubic, or as Reno's would where that is more."""
         rtt_s = ack.rtt_s
         if rtt_s is not None:
             self._srtt_s += (rtt_s - self._srtt_s) / 8 if self._srtt_s else rtt_s  # RFC 6298 §2.3
         if not ack.cwnd_limited:
-            self._epoch_s += ack.now - self._last_ack_s  # RFC 9438 §4.2: t leaves out what the application limits
+            self._epoch_s += ack.now - self._last_ack_s  # RFC 9438 §4.2: t excludes time limited by the application
         self._last_ack_s = ack.now
         super().on_ack(ack)
 
     def restart_after_idle(self, now: float, idle_s: float, rto_s: float, *, policy: str) -> None:
         """Leave the idle time out of t (RFC 9438 §5.8), and adapt the window as `policy` says.
 
-        The stage goes on, as in Linux: a window that has decayed finds its way back to the curve by half per round trip
-        at most. A new one would take K again to reach the old maximum, and bursts shorter than K never would.
+        The stage goes on, as in Linux: a window that has decayed returns to the curve by at most half per round trip. A
+        new stage would take K again to reach the old maximum. Bursts shorter than K would never reach it.
         """
         super().restart_after_idle(now, idle_s, rto_s, policy=policy)
         self._epoch_s += now - self._last_ack_s
@@ -126,15 +127,15 @@ class Cubic(LossBased):
 
     def _reduced(self) -> None:
         cwnd_bytes = self.cwnd_bytes
-        yields = self._fast_convergence and cwnd_bytes < self._max_bytes
-        self._max_bytes = cwnd_bytes * self._convergence if yields else cwnd_bytes  # RFC 9438 §4.7
+        converges = self._fast_convergence and cwnd_bytes < self._max_bytes
+        self._max_bytes = cwnd_bytes * self._convergence if converges else cwnd_bytes  # RFC 9438 §4.7
         self._prior_bytes = cwnd_bytes  # RFC 9438 §4.6
         self._epoch_s = INFINITY
 
     def on_timeout(self, now: float, in_flight_bytes: int, *, first: bool) -> None:
         """Begin again with one segment; the stage after slow start begins on a plateau (RFC 9438 §4.8)."""
         super().on_timeout(now, in_flight_bytes, first=first)
-        self._max_bytes = 0.0  # the next stage begins on a plateau, wherever that will be
+        self._max_bytes = 0.0  # the next stage begins on a plateau at its first window
 
     def _own_state(self) -> tuple[float, ...]:
         return (self._prior_bytes, self._max_bytes, self._k_s, self._epoch_s, self._estimate_bytes)

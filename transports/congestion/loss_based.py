@@ -1,4 +1,4 @@
-"""What loss-based controllers share: slow start by byte counting, the answer to loss, and its undoing."""
+"""What all loss-based controllers share: slow start by byte counting, the reduction at a loss, and its undoing."""
 
 from abc import abstractmethod
 from typing import NamedTuple
@@ -6,12 +6,14 @@ from typing import NamedTuple
 from bicoastal.transports.congestion.ack_train import AckTrainHyStart
 from bicoastal.transports.congestion.base import Ack, CongestionControl
 from bicoastal.transports.congestion.hystart import HyStart
+from bicoastal.wan.checks import FieldError
+from bicoastal.wan.units import INFINITY
 
 REDUCES = ("flight", "window")
 
 
 class Undo(NamedTuple):
-    """The window before it was reduced; an algorithm adds its own state as `own`."""
+    """The state before a reduction. `own` holds what the algorithm adds."""
 
     cwnd_bytes: float
     ssthresh_bytes: float
@@ -20,15 +22,15 @@ class Undo(NamedTuple):
 
 
 class LossBased(CongestionControl):
-    """Slow start, and everything about loss but the factor. A subclass says how congestion avoidance grows.
+    """Slow start and the reaction to loss. A subclass gives the growth of congestion avoidance.
 
     byte_count_limit: L of RFC 3465 §2.2, how many segments of one ACK count in slow start: 1 makes a window of
     delayed ACKs grow by half per round as RFC 5681 has it, 2 doubles it. After a timeout it is 1 (RFC 3465 §2.3).
     decrease: the share that ssthresh becomes. reduces: of what. "flight" is what is in flight (RFC 5681 §3.1
-    equation 4), "window" the window, as kernels do and RFC 9438 §4.6 allows where only a window that is used grows; it
-    may then be up to twice what the application has used. hystart: says when slow start is to be left, if given.
-    The window grows only while it, not the application, holds the sender back (RFC 9438 §5.8, RFC 7661).
-    Raises ValueError naming the argument.
+    equation 4). "window" is the window: kernels do that, and RFC 9438 §4.6 allows it where only a window that is used
+    grows. The window may then be up to twice what the application has used. hystart: decides when slow start ends.
+    The window grows only while it, not the application, limits the sender (RFC 9438 §5.8, RFC 7661).
+    Raises FieldError naming the argument.
     """
 
     def __init__(
@@ -42,15 +44,15 @@ class LossBased(CongestionControl):
         hystart: HyStart | AckTrainHyStart | None,
     ) -> None:
         if mss_bytes < 1:
-            raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
+            raise FieldError("mss_bytes", f"{mss_bytes} is not positive")
         if initial_window_segments < 1:
-            raise ValueError(f"initial_window_segments: {initial_window_segments} is less than 1")
+            raise FieldError("initial_window_segments", f"{initial_window_segments} is less than 1")
         if byte_count_limit < 1:
-            raise ValueError(f"byte_count_limit: {byte_count_limit} is less than 1")
+            raise FieldError("byte_count_limit", f"{byte_count_limit} is less than 1")
         if not 0 < decrease < 1:
-            raise ValueError(f"decrease: {decrease} is not between 0 and 1")
+            raise FieldError("decrease", f"{decrease} is not between 0 and 1")
         if reduces not in REDUCES:
-            raise ValueError(f"reduces: {reduces!r} is neither 'flight' nor 'window'")
+            raise FieldError("reduces", f"{reduces!r} is neither 'flight' nor 'window'")
         super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments)
         self._limit_bytes = byte_count_limit * mss_bytes
         self._decrease = decrease
@@ -58,7 +60,7 @@ class LossBased(CongestionControl):
         self._hystart = hystart
         self._after_timeout = False
         self._in_episode = False
-        self._recovered_s = float("-inf")
+        self._recovered_s = -INFINITY
         self._undo: Undo | None = None
 
     # -- what a subclass defines --------------------------------------------------------------------------------------
@@ -68,14 +70,14 @@ class LossBased(CongestionControl):
         """Grow by an acknowledgement of `acked_bytes` in congestion avoidance."""
 
     def _reduced(self) -> None:
-        """Congestion has just set `ssthresh_bytes`; `cwnd_bytes` is still what it was."""
+        """Update the own state: congestion has set `ssthresh_bytes`, and `cwnd_bytes` is still the old one."""
 
     def _own_state(self) -> tuple[float, ...]:
         """Return what `_restore_own_state` needs to undo a reduction."""
         return ()
 
     def _restore_own_state(self, own: tuple[float, ...]) -> None:
-        """Take back the state that `_own_state` returned."""
+        """Restore the state that `_own_state` returned."""
 
     # -- acknowledgements ---------------------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class LossBased(CongestionControl):
     # -- loss ---------------------------------------------------------------------------------------------------------
 
     def on_congestion(self, now: float, in_flight_bytes: int) -> None:
-        """Set ssthresh; PRR leads there, and `on_recovery_end` makes it the window."""
+        """Set ssthresh. PRR brings the window there, and `on_recovery_end` sets it."""
         self._save()
         self._in_episode = True
         self._reduce(now, in_flight_bytes)

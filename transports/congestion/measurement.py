@@ -1,4 +1,4 @@
-"""What acknowledgements tell of a path: how fast it delivers, how long its queue is, whether more would fit.
+"""What acknowledgements show of a path: its rate of delivery, its queueing delay, and whether it has more capacity.
 
 Rates are bit/s of payload, times seconds, sizes bytes.
 """
@@ -9,18 +9,18 @@ from typing import NamedTuple
 from bicoastal.wan.units import INFINITY
 
 MIN_POINTS = 8
-"""Acknowledgements, or pairs of segments, below which a rate is chance."""
+"""Fewer acknowledgements, or pairs of segments, show a rate only by chance."""
 
-HEAVY_LOSS_SHARE = 0.02  # of a round, beyond what the path loses by chance
+HEAVY_LOSS_SHARE = 0.02  # of a round, beyond the share that the path loses by chance
 HEAVY_LOSS_SEGMENTS = 32
 OVERLOAD_SHARE = 0.2  # of a round lost
 
 SPREAD = 1.2
-"""How much longer than to send it has to take a burst to arrive before the path counts as slower than the sender."""
+"""How many times as long as its sending a burst's arrival takes, at least, if the path is slower than the sender."""
 
 
 class Point(NamedTuple):
-    """An acknowledgement: when it came, how much was delivered in all by then, and when the newest of it was sent."""
+    """An acknowledgement: its time, the bytes delivered in all by then, and when its newest packet was sent."""
 
     at_s: float
     delivered_bytes: int
@@ -28,10 +28,10 @@ class Point(NamedTuple):
 
 
 def rate_between(first: Point, last: Point) -> float:
-    """Return the rate at which a path delivered between two acknowledgements, 0 when they cannot tell.
+    """Return the rate at which a path delivered between two acknowledgements, 0 if they came and left at once.
 
-    Over the longer of the time it took to send and the time it took to acknowledge: acknowledgements that were held
-    up and came together do not make it too high (draft-ietf-ccwg-bbr §4.1).
+    It is over the longer of the two times, that of sending and that of acknowledging. So acknowledgements that were
+    delayed and came together do not make it too high (draft-ietf-ccwg-bbr §4.1).
     """
     took_s = max(last.at_s - first.at_s, last.sent_s - first.sent_s)
     return 8 * (last.delivered_bytes - first.delivered_bytes) / took_s if took_s > 0 else 0.0
@@ -50,12 +50,12 @@ class Round:
 
     @property
     def total_bytes(self) -> int:
-        """Return both together."""
+        """The bytes delivered and lost together."""
         return self.delivered_bytes + self.lost_bytes
 
     @property
     def overloaded(self) -> bool:
-        """Tell whether so much is lost that the rate must have been far too high."""
+        """Whether so much is lost that the rate must have been far too high."""
         return self.lost_bytes > OVERLOAD_SHARE * self.total_bytes
 
     def lost_by_chance_bytes(self, loss: float, mss_bytes: int) -> float:
@@ -64,7 +64,7 @@ class Round:
 
 
 class AckTrain:
-    """The rate that the latest acknowledgements show, over a window of time that moves with them.
+    """The rate that the latest acknowledgements show, over a sliding window of time.
 
     The window is as long as `span_s` and holds at least MIN_POINTS acknowledgements.
     """
@@ -76,7 +76,7 @@ class AckTrain:
         self._points: deque[Point] = deque()
 
     def clear(self) -> None:
-        """Begin anew: what comes next does not continue what came before."""
+        """Drop all acknowledgements: the next one does not continue the train."""
         self._points.clear()
 
     def add(self, point: Point) -> float:
@@ -91,11 +91,12 @@ class AckTrain:
 
 
 class BurstRate:
-    """The rate at which a burst has arrived since its first acknowledgement, where it arrived slower than it left.
+    """The rate at which a burst has arrived since its first acknowledgement, if it arrived more slowly than it left.
 
-    No acknowledgement comes before its time: so over a good part of a burst none of those that queued and then came
-    together makes the rate too high, however few packets there are. burst_bytes: its size; the latter half tells.
-    rate_bps is None until that shows that the path, not the sender, has spread it.
+    An acknowledgement can be late, but never early. So over a good part of a burst, acknowledgements that queued and
+    then came together do not make the rate too high, even with few packets. burst_bytes: the burst's size; only
+    acknowledgements of its latter half count. rate_bps: None until they show that the path, not the sender, has spread
+    the burst.
     """
 
     __slots__ = ("_fastest_bps", "_first", "_half_bytes", "rate_bps")
@@ -122,7 +123,7 @@ class BurstRate:
 
 
 class FlightDispersion:
-    """The bottleneck's rate as the flights of a slow start show it: each arrives as a train, spread by the bottleneck.
+    """The bottleneck's rate, from the flights of a slow start: each arrives as a train that the bottleneck has spread.
 
     Packet-train dispersion (Dovrolis, Ramanathan and Moore, "Packet-dispersion techniques and a capacity-estimation
     methodology", IEEE/ACM ToN 2004). rate_bps is None until a flight was long enough, or a short one slow enough.
@@ -144,7 +145,7 @@ class FlightDispersion:
     def add(self, now: float, delivered_bytes: int, *, min_rtt_s: float, mss_bytes: int) -> None:
         """Take an acknowledgement; `delivered_bytes` in all."""
         if self._acks < MIN_POINTS:
-            pause_s = min_rtt_s / 4  # how close they follow one another is not known yet
+            pause_s = min_rtt_s / 4  # the usual gap between two acknowledgements is not known yet
         else:
             pause_s = max(min_rtt_s / 64, 8 * (self._last_s - self._first_s) / self._acks)
         if self._acks == 0 or now - self._last_s > pause_s:  # the first of another flight
@@ -152,7 +153,7 @@ class FlightDispersion:
         self._acks += 1
         self._last_s = now
         train_bytes = delivered_bytes - self._first_bytes
-        # a flight of slow start is twice its predecessor: what is much shorter is a fragment, and says little
+        # a flight of slow start is twice its predecessor: a much shorter train is a fragment, and shows little
         if now > self._first_s and train_bytes >= max(2 * MIN_POINTS * mss_bytes, self._longest_bytes / 2):
             self._longest_bytes = max(self._longest_bytes, train_bytes)
             self.rate_bps = 8 * train_bytes / (now - self._first_s)
@@ -160,9 +161,9 @@ class FlightDispersion:
     def add_short(self, point: Point, *, new_flight: bool, min_rtt_s: float) -> None:
         """Take an acknowledgement as one of a flight that may be too short for `add`.
 
-        It tells on a path so slow that even a few segments take a good part of a round trip to arrive, beside which
-        errors of timing are small; and where they arrive more slowly than they left, so that it was not the sender who
-        spread them. As soon as anything else has shown a rate, it tells nothing.
+        It shows a rate under two conditions. The path is so slow that a few segments take a good part of a round trip
+        to arrive: errors of timing are small beside that. And the segments arrive more slowly than they left: so the
+        path has spread them, not the sender. As soon as `add` has shown a rate, short flights no longer count.
         """
         if self.rate_bps != self._short_bps:
             return
@@ -176,12 +177,12 @@ class FlightDispersion:
 
 
 class QueueDelay:
-    """The queueing delay on a path: what round trips take beyond the least of the latest bursts.
+    """The queueing delay on a path: by how much round trips exceed the least one of the latest bursts.
 
-    srtt_s and rttvar_s are RFC 6298's, of the lesser of each two samples that follow one another: a burst's last one
-    may have an acknowledgement that the receiver delayed, which says nothing of the path. min_rtt_s: the least round
-    trip of this and the last few bursts. now_s: the queueing delay of the latest acknowledgements. low_s: the least of
-    this round (None before its first sample).
+    srtt_s and rttvar_s follow RFC 6298, but from the lesser of each two successive samples. The receiver may delay the
+    acknowledgement of a burst's last segment, and that sample shows nothing of the path. min_rtt_s: the least round
+    trip of this burst and the last few. now_s: the queueing delay of the latest acknowledgements. low_s: the least
+    queueing delay of this round (None before its first sample).
     """
 
     __slots__ = (
@@ -208,7 +209,7 @@ class QueueDelay:
         self._previous_s = INFINITY
 
     def begin_burst(self) -> None:
-        """Forget what round trips were some bursts ago: the path may have become a longer one."""
+        """Drop the least round trip of some bursts ago: the path may have become longer."""
         if self._burst_min_s is not None:
             self._old_minima_s.append(self._burst_min_s)
             self.min_rtt_s = min(self._old_minima_s)
@@ -216,7 +217,7 @@ class QueueDelay:
 
     def add(self, rtt_s: float) -> None:
         """Take a round-trip sample."""
-        shared_s, self._previous_s = min(rtt_s, self._previous_s), rtt_s  # without what only this one shows
+        shared_s, self._previous_s = min(rtt_s, self._previous_s), rtt_s  # without a delay that only this sample shows
         if self.srtt_s is None:
             self.srtt_s, self.rttvar_s = shared_s, shared_s / 2
         else:  # RFC 6298 §2.3
@@ -226,7 +227,7 @@ class QueueDelay:
             self._burst_min_s = rtt_s
         if self.min_rtt_s is None or rtt_s < self.min_rtt_s:
             self.min_rtt_s = rtt_s
-        # an acknowledgement that the receiver delayed looks like a queue: only what several show counts
+        # an acknowledgement that the receiver delayed looks like a queue: only a delay of several samples counts
         self._latest_s.append(rtt_s - self.min_rtt_s)
         self.now_s = min(self._latest_s)
         if self.low_s is None or self.now_s < self.low_s:
@@ -234,9 +235,9 @@ class QueueDelay:
 
 
 class RateProbe:
-    """A short while at a little more than the learned rate, and the verdict whether the path delivered it.
+    """A short time at a little more than the learned rate, and the verdict whether the path delivered it.
 
-    gain: by how much more, doubled while it is found, up to a half. next_s: when the next one may begin.
+    gain: by how much more, doubled while the path delivers it, up to a half. next_s: when the next probe may begin.
     """
 
     __slots__ = ("_first", "_from_s", "_last", "_to_s", "gain", "next_s")
@@ -252,7 +253,7 @@ class RateProbe:
         self._last: Point | None = None
 
     def start(self, now: float, length_s: float) -> None:
-        """Begin to probe."""
+        """Begin a probe of `length_s`."""
         self._from_s, self._to_s = now, now + length_s
         self._first = self._last = None
         self.next_s = INFINITY
@@ -262,14 +263,14 @@ class RateProbe:
         self._from_s = self._to_s = INFINITY
 
     def running(self, now: float) -> bool:
-        """Tell whether what is sent now belongs to the probe."""
+        """Tell whether packets sent now belong to the probe."""
         return self._from_s <= now < self._to_s
 
     def judge(self, point: Point, learned_bps: float, pause_s: float) -> float | None:
-        """Take an acknowledgement; at the probe's end return the rate that it found, None when there is no more.
+        """Take an acknowledgement; at the probe's end return a higher rate that it found, None without one.
 
-        What was delivered, from the first to the last acknowledgement of the probe, is compared with what was tried.
-        The next probe follows at once when all of it arrived, else after `pause_s`.
+        The rate between the first and the last acknowledgement of the probe is compared with the rate tried. The next
+        probe follows at once if all of that was delivered, otherwise after `pause_s`.
         """
         if point.sent_s < self._from_s:
             return None

@@ -1,4 +1,4 @@
-"""How much of a path's queue a paced sender that is alone there causes itself, and so what counts as somebody else's.
+"""How much queueing delay a paced sender causes itself. More than that is due to other senders.
 
 Times are seconds, rates bit/s of payload.
 """
@@ -6,15 +6,16 @@ Times are seconds, rates bit/s of payload.
 from bicoastal.transports.congestion.measurement import MIN_POINTS, QueueDelay
 from bicoastal.wan.units import INFINITY
 
-SPARE_SEGMENTS = 4  # in the window beside its headroom: acknowledgements come for two at a time
-PROBE_SEGMENTS = 4  # more than at the learned rate, at least: acknowledgements may wait for a segment the other way
-PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue, or 1/64 of the RTT if that is less
+SPARE_SEGMENTS = 4  # in the window beside its headroom: one acknowledgement covers two segments
+PROBE_SEGMENTS = 4  # at least, beyond the learned rate: an ACK may wait for a segment of the other direction
+PROBE_QUEUE_S = 0.0005  # a probe may put this much delay into the queue
+PROBE_QUEUE_RTTS = 1 / 64  # or so much of the round trip, where that is less
 
 
 class OwnQueue:
     """The queueing delay that a window of rate times (least RTT + headroom), and short probes beyond it, can cause.
 
-    headroom: as a share of the least RTT. queue: what has been measured of the path's queueing delay.
+    headroom: as a share of the least RTT. queue: the measured queueing delay of the path.
     """
 
     def __init__(self, *, headroom: float, mss_bytes: int, queue: QueueDelay) -> None:
@@ -24,21 +25,21 @@ class OwnQueue:
 
     @property
     def probe_s(self) -> float:
-        """What a probe for more rate may add."""
-        return min(PROBE_QUEUE_S, (self._queue.min_rtt_s or 0.0) / 64)
+        """The delay that a probe for more rate may add."""
+        return min(PROBE_QUEUE_S, (self._queue.min_rtt_s or 0.0) * PROBE_QUEUE_RTTS)
 
     def probe_length_s(self, rate_bps: float | None, gain: float) -> float:
-        """Return how long a probe at 1 + gain times a rate has to be for what it sends more to show."""
+        """Return how long a probe at 1 + gain times a rate has to be, so that the additional packets show."""
         segments = max(2 * MIN_POINTS, PROBE_SEGMENTS / gain)
         return max(self.probe_s / gain, segments * 8 * self._mss_bytes / (rate_bps or INFINITY))
 
     @property
     def most_s(self) -> float:
-        """What the headroom and a probe cause together."""
+        """The delay that the headroom and a probe cause together."""
         return self._headroom * (self._queue.min_rtt_s or 0.0) + self.probe_s
 
     def window_bytes(self, rate_bps: float) -> float:
-        """Return the window for a rate: one BDP, the headroom, or what round trips vary by if that is more, a probe."""
+        """Return the window for a rate: a BDP, the headroom (or the RTT's variation if that is more), and a probe."""
         base_s, rttvar_s = self._queue.min_rtt_s or 0.0, self._queue.rttvar_s
         varying_s = 2 * rttvar_s if rttvar_s < base_s / 8 else 0.0
         little_s = max(self._headroom * base_s, varying_s) + self.probe_s
@@ -49,18 +50,18 @@ class OwnQueue:
         return SPARE_SEGMENTS * 8 * self._mss_bytes / (rate_bps or INFINITY)
 
     def filled_s(self, rate_bps: float | None) -> float:
-        """Return what all of the window beyond the BDP causes, and by how much round trips vary."""
+        """Return the delay that the window beyond the BDP causes, plus the variation of round trips."""
         return self.most_s + self.spare_s(rate_bps) + 2 * self._queue.rttvar_s
 
     def standing_s(self) -> float:
-        """Return how much longer than cruising would make it the queue has been through all of this round; 0: not."""
+        """Return by how much the queueing delay exceeded this sender's own through all of this round; 0: it did not."""
         low_s = self._queue.low_s
         return max(low_s - self.most_s - 2 * self._queue.rttvar_s, 0.0) if low_s is not None else 0.0
 
     def is_exceeded(self) -> bool:
-        """Tell whether it has been twice as long as the headroom and a probe make it: the rate may be too high."""
+        """Tell whether the delay has been twice what the headroom and a probe cause: the rate may be too high."""
         return self.standing_s() > self.most_s
 
     def is_occupied(self, rate_bps: float | None) -> bool:
-        """Tell whether it has been so long that somebody else must be sending."""
+        """Tell whether the delay has been so long that another sender must have caused it."""
         return self.standing_s() > self.most_s + self.spare_s(rate_bps)

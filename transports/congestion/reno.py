@@ -2,12 +2,14 @@
 
 from bicoastal.transports.congestion.loss_based import LossBased
 
+BETA = 0.5  # of the window that a loss leaves (RFC 5681 §3.1 equation 4)
+
 
 class Reno(LossBased):
-    """One segment more per window acknowledged, half upon loss, of the window or of what is in flight. Sizes are bytes.
+    """One segment more per window acknowledged; half of the window, or of the data in flight, at a loss. In bytes.
 
     With one loss every 1/p packets its window averages sqrt(3 / (2 p)) segments (Mathis et al., "The macroscopic
-    behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997). Raises ValueError naming the argument.
+    behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997). Raises FieldError naming the argument.
     """
 
     def __init__(
@@ -22,7 +24,7 @@ class Reno(LossBased):
             mss_bytes=mss_bytes,
             initial_window_segments=initial_window_segments,
             byte_count_limit=byte_count_limit,
-            decrease=0.5,  # RFC 5681 §3.1 equation 4
+            decrease=BETA,
             reduces=reduces,
             hystart=None,
         )

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample
+from bicoastal.transports.base import Counters, Datagram, Endpoint, EndpointContext, Sample, sum_counters
 from bicoastal.transports.coding.codes import ErasureCode
 from bicoastal.transports.coding.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
-from bicoastal.transports.multipath.fec_lane import SendingLane
+from bicoastal.transports.multipath.coded_path import CodedPath
 from bicoastal.transports.multipath.fec_receiver import FIRST_PATIENCE_S, FecReceiver
 from bicoastal.transports.multipath.fec_sender import FecSender, RedundancyPolicy
 from bicoastal.transports.multipath.fec_wire import (
@@ -18,17 +18,19 @@ from bicoastal.transports.multipath.fec_wire import (
     ControlReader,
     Done,
     FecProtocolError,
-    Missing,
+    MissingSymbols,
     encode_control,
     is_sounding,
     sounding_index,
 )
+from bicoastal.transports.multipath.health_policies import FEC_HEALTH
 from bicoastal.transports.multipath.sounding import Sounding, SpreadMeter
-from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S, LivenessProbes
+from bicoastal.transports.paths.health import Belief, PathHealth
+from bicoastal.transports.paths.path_set import PathSet, sum_samples
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
-from bicoastal.transports.quic.path_connection import PathConnection, total_counters
-from bicoastal.wan.checks import check_not_negative, check_positive, check_probability, check_whole
+from bicoastal.transports.quic.path_connection import PathConnection
+from bicoastal.wan.checks import FieldError, check_not_negative, check_positive, check_probability, check_whole
 from bicoastal.wan.units import INFINITY
 
 
@@ -94,7 +96,11 @@ class FecEndpoint(Endpoint):
             for view in context.paths
         ]
         self._names = [view.name for view in context.paths]
-        self._lanes = [SendingLane(link, parameters.initial_loss) for link in self._links]
+        self._paths = PathSet([PathHealth(FEC_HEALTH, link) for link in self._links])
+        self._coded = [
+            CodedPath(link, health, parameters.initial_loss)
+            for link, health in zip(self._links, self._paths.healths, strict=True)
+        ]
         self._readers = [ControlReader() for _ in self._links]
         self._protection = RedundancyPolicy(
             codes=parameters.codes,
@@ -104,21 +110,19 @@ class FecEndpoint(Endpoint):
             max_overhead=parameters.max_overhead,
             tail_losses=parameters.tail_losses,
         )
-        self._sender = FecSender(self._lanes, self._protection, self._send_control, after_idle=parameters.after_idle)
+        self._sender = FecSender(
+            self._paths, self._coded, self._protection, self._send_control, after_idle=parameters.after_idle
+        )
         self._receiver = FecReceiver(max_message_bytes=parameters.max_message_bytes)
         for link in self._links:
             link.source = self._sender.pull
         self._timers = [link.get_timer() or INFINITY for link in self._links]
         self._silence_at = INFINITY
-        self._probes = LivenessProbes(self._links)
         self._soundings = [Sounding(link, self._sender.pull, wanted=context.role == "client") for link in self._links]
-        self._unsounded = set(range(len(self._links)))
         self._meters = [SpreadMeter() for _ in self._links]
         self._events: deque[Event] = deque()
         self._waiting: list[tuple[int, Buffer]] = []
-        self._connected = self._failed = False
-        self._give_up_waiting_s = INFINITY
-        self._given_up: set[int] = set()
+        self._failed = False
         self._plan = ""
 
     # -- verbs --------------------------------------------------------------------------------------------------------
@@ -126,8 +130,8 @@ class FecEndpoint(Endpoint):
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         """Queue a message. See `Endpoint.send_message`."""
         if not 0 <= message_id <= MAX_MESSAGE_ID:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
-        if not self._connected or self._failed:
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
+        if not self._paths.begun or self._failed:
             self._waiting.append((message_id, data))
             return
         self._sender.offer(message_id, data, now)
@@ -145,11 +149,11 @@ class FecEndpoint(Endpoint):
         if self._failed:
             return out
         for path_id, at in enumerate(self._timers):
-            self._lanes[path_id].stirred |= at <= now
-        while stirred := [path_id for path_id, lane in enumerate(self._lanes) if lane.stirred]:
+            self._coded[path_id].stirred |= at <= now
+        while stirred := [path_id for path_id, coded in enumerate(self._coded) if coded.stirred]:
             for path_id in stirred:
                 link = self._links[path_id]
-                self._lanes[path_id].stirred = False
+                self._coded[path_id].stirred = False
                 was_ready = link.ready
                 out += link.datagrams_to_send(now)
                 self._timers[path_id] = link.get_timer() or INFINITY
@@ -163,34 +167,35 @@ class FecEndpoint(Endpoint):
         """Return when something is due."""
         if self._failed:
             return None
-        at = min(*self._timers, self._silence_at, self._receiver.timer(), self._give_up_waiting_s, self._probes.at_s)
-        for path_id in self._unsounded:
+        paths = self._paths
+        at = min(*self._timers, self._silence_at, self._receiver.timer(), paths.waits_until_s, paths.probe_at_s)
+        for path_id in paths.unsettled:
             at = min(at, self._soundings[path_id].timer())
         return None if at == INFINITY else at
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Serve the timers that have expired: of connections, probes, soundings, silent paths and the receiver."""
+        paths = self._paths
         for path_id, at in enumerate(self._timers):
             if at <= now:
                 self._links[path_id].handle_timer(now)
                 self._after(path_id, now)
-        if self._probes.at_s <= now:
-            for path_id in self._probes.ask(now):
+        if paths.probe_at_s <= now:
+            probed = paths.due_probes(now)
+            for path_id in probed:
+                self._links[path_id].probe(now)
+            for path_id in probed:
                 self._after(path_id, now)
-        for path_id in sorted(self._unsounded):
+        for path_id in sorted(paths.unsettled):
             if self._soundings[path_id].timer() <= now:
                 self._soundings[path_id].on_timer(now)
                 self._after(path_id, now)
-        if self._give_up_waiting_s <= now:
-            self._stop_waiting(now)
+        if paths.waits_until_s <= now:
+            self._see_whether_connected(now)
         if self._silence_at <= now:
-            before = self._sender.silences
-            self._sender.on_timer(now)
+            silent = self._sender.on_timer(now)
             self._silence_at = self._sender.timer()
-            if self._sender.silences > before:
-                silent = [at for at, lane in enumerate(self._lanes) if lane.silent_since_s == now]
-                for at in silent:
-                    self._probes.begin(at, now, self._lanes[at].rtt_s + self._lanes[at].late_s)
+            if silent:
                 self._events.append(Notice(kind="fec-path-silent", detail=", ".join(self._names[at] for at in silent)))
         if self._receiver.timer() <= now:
             self._receiver.on_timer(now)
@@ -202,16 +207,18 @@ class FecEndpoint(Endpoint):
 
     def counters(self) -> Counters:
         """Return what has been counted, on all paths together."""
-        return total_counters(self._links, rejected=self._receiver.rejected)
+        return sum_counters(link.counters() for link in self._links) + Counters(rejected=self._receiver.rejected)
 
     def sample(self, now: float) -> Sample:
-        """Return windows, flights and paces of all paths together, and the shortest smoothed RTT."""
-        links = self._links
-        return Sample(
-            cwnd_bytes=sum(link.congestion.cwnd_bytes for link in links),
-            in_flight_bytes=float(sum(link.in_flight_bytes for link in links)),
-            pacing_rate_bps=sum(link.congestion.pacing_rate_bps or 0.0 for link in links) or None,
-            srtt_s=min((link.rtt.srtt_s for link in links if link.rtt.srtt_s is not None), default=None),
+        """Return windows, bytes in flight and paces of all paths together, and the shortest smoothed RTT."""
+        return sum_samples(
+            Sample(
+                cwnd_bytes=link.congestion.cwnd_bytes,
+                in_flight_bytes=float(link.in_flight_bytes),
+                pacing_rate_bps=link.congestion.pacing_rate_bps,
+                srtt_s=link.rtt.srtt_s,
+            )
+            for link in self._links
         )
 
     # -- consequences -------------------------------------------------------------------------------------------------
@@ -220,14 +227,12 @@ class FecEndpoint(Endpoint):
         """Pass on what has come of a datagram or a timer on one path."""
         if self._failed:
             return
-        link, lane = self._links[path_id], self._lanes[path_id]
-        lane.stirred = True
-        if path_id in self._unsounded:
-            self._sound(path_id, now)
-        if path_id in self._probes.unsettled:
-            self._probes.look(path_id, now, settled=link.confirmed and lane.sounded)
+        link, coded = self._links[path_id], self._coded[path_id]
+        coded.stirred = True
+        if path_id in self._paths.unsettled:
+            self._advance(path_id, now)
         if reports := link.take_reports():
-            self._sender.on_reports(lane, reports, now)
+            self._sender.on_reports(coded, reports, now)
         receiver = self._receiver
         try:
             for symbol in link.take_symbols():
@@ -236,17 +241,16 @@ class FecEndpoint(Endpoint):
                 else:
                     receiver.on_symbol(symbol, now)
             if control := link.take_control():
-                receiver.patience_s = max(FIRST_PATIENCE_S, 2 * max(lane.rtt_s for lane in self._lanes))
+                receiver.patience_s = max(FIRST_PATIENCE_S, 2 * max(each.rtt_s for each in self._links))
                 for frame in self._readers[path_id].feed(control):
                     self._take(path_id, frame, now)
         except FecProtocolError as error:
             self._fail(f"the far end broke the protocol: {error}")
             return
         self._pass_on()
-        if lane.revived():
-            self._probes.end(path_id)
+        if self._paths.on_heard(path_id, link.last_heard_s) is Belief.DOWN:
             self._events.append(Notice(kind="fec-path-back", detail=self._names[path_id]))
-        if link.failure and path_id not in self._given_up:
+        if link.failure and path_id not in self._paths.failures:
             self._give_up(path_id, now)
 
     def _take(self, path_id: int, frame: ControlFrame, now: float) -> None:
@@ -254,14 +258,14 @@ class FecEndpoint(Endpoint):
             self._receiver.on_announcement(frame, now)
         elif isinstance(frame, Done):
             self._sender.on_done(frame.number)
-        elif isinstance(frame, Missing):
+        elif isinstance(frame, MissingSymbols):
             self._sender.on_missing(frame, now)
         else:
             self._soundings[path_id].on_spread(frame)
 
     def _on_sounding(self, path_id: int, octets: bytes, now: float) -> None:
         """Tell the far end how what sounds the path is spread."""
-        spread = self._meters[path_id].on_sounding(sounding_index(octets), now, self._lanes[path_id].rtt_s)
+        spread = self._meters[path_id].on_sounding(sounding_index(octets), now, self._links[path_id].rtt_s)
         if spread is not None and self._links[path_id].ready:
             self._links[path_id].send_control(encode_control(spread))
 
@@ -277,64 +281,48 @@ class FecEndpoint(Endpoint):
             receiver.control.clear()
 
     def _send_control(self, frame: ControlFrame) -> None:
-        """Put a frame on every path: no single loss may delay it."""
+        """Put a frame on every path, so that no single loss delays it."""
         octets = encode_control(frame)
-        for link, lane in zip(self._links, self._lanes, strict=True):
-            if link.ready:
-                link.send_control(octets)
-                lane.stirred = True
+        for coded in self._coded:
+            if coded.link.ready:
+                coded.link.send_control(octets)
+                coded.stirred = True
 
     # -- beginning and end --------------------------------------------------------------------------------------------
 
-    def _sound(self, path_id: int, now: float) -> None:
-        """Sound a path once it has connected, and see whether that is over: then it may carry symbols."""
-        lane, sounding = self._lanes[path_id], self._soundings[path_id]
-        if self._links[path_id].ready and not sounding.begun:
+    def _advance(self, path_id: int, now: float) -> None:
+        """Sound a path once it has connected; when that is over, it may carry symbols."""
+        link, sounding = self._links[path_id], self._soundings[path_id]
+        if link.ready and not sounding.begun:
             sounding.begin(now)
-            if not self._connected:
-                self._give_up_waiting_s = min(self._give_up_waiting_s, now + PATIENCE_FOR_PATHS_S)
-        if sounding.over(now):
-            self._unsounded.discard(path_id)
-            lane.sounded = True
-            self._see_whether_connected(now)
+        over = sounding.over(now)
+        self._paths.advance(
+            path_id,
+            now,
+            ready=link.ready,
+            confirmed=link.confirmed,
+            measured=over,
+            measured_by_s=sounding.ends_s,
+            rtt_s=link.rtt_s,
+        )
+        self._see_whether_connected(now)
 
     def _see_whether_connected(self, now: float) -> None:
-        done = sum(lane.link.ready and lane.sounded for lane in self._lanes)
-        if done and done + len(self._given_up) == len(self._links):
-            self._connect(now)
-
-    def _stop_waiting(self, now: float) -> None:
-        """Wait no longer for paths to connect, but for those that have until they are sounded."""
-        soundings = [self._soundings[path_id] for path_id in self._unsounded]
-        ends_s = [sounding.ends_s for sounding in soundings if sounding.begun and not sounding.over(now)]
-        if ends_s:
-            self._give_up_waiting_s = max(ends_s)
-        else:
-            self._connect(now)
-
-    def _connect(self, now: float) -> None:
-        self._give_up_waiting_s = INFINITY
-        if self._connected:
-            return
-        self._connected = True
-        self._events.append(Connected())
-        waiting, self._waiting = self._waiting, []
-        for message_id, data in waiting:
-            self.send_message(message_id, data, now)
+        if self._paths.begins(now):
+            self._events.append(Connected())
+            waiting, self._waiting = self._waiting, []
+            for message_id, data in waiting:
+                self.send_message(message_id, data, now)
 
     def _give_up(self, path_id: int, now: float) -> None:
         """Go on without a path whose connection has ended."""
-        self._given_up.add(path_id)
-        self._probes.end(path_id)
-        if len(self._given_up) == len(self._links):
-            self._fail(self._links[path_id].failure)
+        reason = self._links[path_id].failure
+        if self._paths.fail(path_id, reason, now):
+            self._fail(reason)
             return
-        self._events.append(
-            Notice(kind="fec-path-lost", detail=f"{self._names[path_id]}: {self._links[path_id].failure}")
-        )
-        self._sender.fall_silent(self._lanes[path_id], now)
-        if not self._connected:
-            self._see_whether_connected(now)
+        self._events.append(Notice(kind="fec-path-lost", detail=f"{self._names[path_id]}: {reason}"))
+        self._sender.give_to_others(self._coded[path_id], now)
+        self._see_whether_connected(now)
 
     def _fail(self, reason: str) -> None:
         self._failed = True

@@ -12,7 +12,7 @@ from bicoastal.transports.multipath.fec_wire import (
     ControlFrame,
     Done,
     FecProtocolError,
-    Missing,
+    MissingSymbols,
     decode_announcement,
 )
 from bicoastal.wan.units import INFINITY
@@ -156,7 +156,7 @@ class FecReceiver:
 
     def _tell(self, incoming: _Incoming, blocks: dict[int, int]) -> None:
         self._serial += 1
-        self.control.append(Missing(incoming.announcement.number, self._serial, blocks))
+        self.control.append(MissingSymbols(incoming.announcement.number, self._serial, blocks))
 
     # -- what is missing for long is told -----------------------------------------------------------------------------
 

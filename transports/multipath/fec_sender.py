@@ -14,16 +14,18 @@ from bicoastal.transports.coding.codes import ErasureCode
 from bicoastal.transports.coding.interleaving import block_sizes, interleave, land_together
 from bicoastal.transports.coding.redundancy import RedundancyPlan, RedundancyTarget, choose_redundancy
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.multipath.fec_lane import SendingLane, Verdict
+from bicoastal.transports.multipath.coded_path import CodedPath
 from bicoastal.transports.multipath.fec_message import OutgoingMessage
 from bicoastal.transports.multipath.fec_wire import (
     ANNOUNCEMENT_BLOCK,
     SOUNDING_BLOCK,
     SYMBOL_HEADER,
     ControlFrame,
-    Missing,
+    MissingSymbols,
     announcement_bytes,
 )
+from bicoastal.transports.paths.health import Belief
+from bicoastal.transports.paths.path_set import PathSet
 from bicoastal.transports.quic.symbols import Symbol, SymbolOutcome
 
 ANNOUNCEMENTS = 8  # in DATAGRAM frames on each path that carries that many symbols or more
@@ -54,25 +56,26 @@ class FecSender:
     """Plans messages, feeds the paths, and mends what falls short.
 
     after_idle: as `QuicParameters.after_idle`. send_control(frame): puts a control frame on every path. planned: what
-    was chosen for the latest message. silences: how often a path was given up in mid-burst.
+    was chosen for the latest message.
     """
 
     def __init__(
         self,
-        lanes: Sequence[SendingLane],
+        paths: PathSet,
+        coded: Sequence[CodedPath],
         protection: RedundancyPolicy,
         send_control: Callable[[ControlFrame], None],
         *,
         after_idle: str,
     ) -> None:
-        self.lanes = lanes
+        self._paths = paths
+        self._coded = coded
         self.planned: RedundancyPlan | None = None
-        self.silences = 0
         self._protection = protection
         self._send_control = send_control
         self._messages: dict[int, OutgoingMessage] = {}
         self._next_number = 0
-        self._symbol_bytes = min(lane.link.symbol_bytes for lane in lanes) - SYMBOL_HEADER.size
+        self._symbol_bytes = min(path.link.symbol_bytes for path in coded) - SYMBOL_HEADER.size
         self._symbol_bytes -= self._symbol_bytes % GRAIN_BYTES
         self._max_blocks = (self._symbol_bytes - announcement_bytes(0)) // 4
         self._after_idle = after_idle
@@ -95,11 +98,11 @@ class FecSender:
         symbols = max(1, ceil(length_bytes / self._symbol_bytes))
         symbol_bytes = max(1, ceil(length_bytes / symbols))  # no more padding than a grain for each symbol
         symbol_bytes = min(self._symbol_bytes, ceil(symbol_bytes / GRAIN_BYTES) * GRAIN_BYTES)
-        used = [lane for lane in self.lanes if lane.usable] or [lane for lane in self.lanes if lane.link.ready]
-        for lane in used:
-            lane.link.begin_burst(now, length_bytes // len(used), after_idle=self._after_idle)
-        views = [lane.view(now, symbol_bytes) for lane in used]
-        self._plans_mixed = self._plans_mixed and any(lane.plan for lane in self.lanes)
+        used = [path for path in self._coded if path.usable] or [path for path in self._coded if path.link.ready]
+        for path in used:
+            path.link.begin_burst(now, length_bytes // len(used), after_idle=self._after_idle)
+        views = [path.view(now, symbol_bytes) for path in used]
+        self._plans_mixed = self._plans_mixed and any(path.plan for path in self._coded)
         redundancy, r = self._choose(used, [view.rate_bps for view in views], max(1, length_bytes), symbol_bytes)
         message = OutgoingMessage(
             data, number=number, message_id=message_id, symbol_bytes=symbol_bytes, redundancy=redundancy, r=r
@@ -111,16 +114,16 @@ class FecSender:
         sizes = block_sizes(message.announcement.symbols, redundancy.blocks)
         counts = land_together(views, sum(sizes) + len(sizes) * r, symbol_bytes)
         copies = ceil((r + 1) / len(used))  # as safe as the symbols, at the least
-        for lane, share, slots in zip(used, counts, interleave(sizes, r, counts), strict=True):
+        for path, share, slots in zip(used, counts, interleave(sizes, r, counts), strict=True):
             every = share // max(1, min(share, ANNOUNCEMENTS, max(copies, share // ANNOUNCEMENTS)))
             for at, (block, index) in enumerate(slots):
                 if at % every == 0:
-                    lane.plan.append(make_tag(number, ANNOUNCEMENT_BLOCK, at))
-                lane.plan.append(make_tag(number, block, index))
-            lane.stirred = True
+                    path.plan.append(make_tag(number, ANNOUNCEMENT_BLOCK, at))
+                path.plan.append(make_tag(number, block, index))
+            path.stirred = True
 
     def _choose(
-        self, lanes: Sequence[SendingLane], rates: Sequence[float], length_bytes: int, symbol_bytes: int
+        self, paths: Sequence[CodedPath], rates: Sequence[float], length_bytes: int, symbol_bytes: int
     ) -> tuple[RedundancyPlan, int]:
         protection = self._protection
         symbols = ceil(length_bytes / symbol_bytes)
@@ -131,16 +134,16 @@ class FecSender:
                 symbol_bytes=symbol_bytes,
                 messages=protection.messages,
                 target=protection.target,
-                cover_paths=min(protection.cover_paths, len(lanes) - 1),
+                cover_paths=min(protection.cover_paths, len(paths) - 1),
                 max_overhead=max(protection.max_overhead, LEAST_REPAIR / symbols),
             ),
-            tuple(lane.meter.channel() for lane in lanes),
+            tuple(path.meter.channel() for path in paths),
             tuple(max(1.0, round(20 * rate / fastest)) for rate in rates),
             protection.codes,
             self._max_blocks,
         )
         self.planned = redundancy
-        tail = ceil(protection.tail_losses * len(lanes) / redundancy.blocks) + 1
+        tail = ceil(protection.tail_losses * len(paths) / redundancy.blocks) + 1
         tail = min(tail, int(TAIL_SHARE * redundancy.k), redundancy.code.max_repair(redundancy.k))
         return redundancy, max(redundancy.r, tail)
 
@@ -148,15 +151,15 @@ class FecSender:
 
     def pull(self, path_id: int, leave_s: float) -> Symbol | None:
         """Return the next symbol for a path, or None."""
-        lane = self.lanes[path_id]
-        if lane.silent_since_s is not None:
+        path = self._coded[path_id]
+        if path.health.belief is Belief.DOWN:
             return None
         while True:
-            planned = not lane.repairs
+            planned = not path.repairs
             if not planned:
-                tag = lane.repairs.popleft()
-            elif lane.plan or self._take_over(lane, leave_s):
-                tag = lane.plan.popleft()
+                tag = path.repairs.popleft()
+            elif path.plan or self._take_over(path, leave_s):
+                tag = path.plan.popleft()
             else:
                 return None
             number, block_at, index = tag >> 48, tag >> 32 & 0xFFFF, tag & 0xFFFFFFFF
@@ -171,59 +174,59 @@ class FecSender:
             if block.acked >= block.needed:
                 continue
             block.in_flight += 1
-            lane.positions[tag] = lane.sent
-            lane.sent += 1
-            burst_left = self._burst_left(lane) if planned else None
+            path.positions[tag] = path.sent
+            path.sent += 1
+            burst_left = self._burst_left(path) if planned else None
             return Symbol(message.symbol(block_at, index), tag, index >= block.k, burst_left)
 
-    def _burst_left(self, lane: SendingLane) -> int:
+    def _burst_left(self, path: CodedPath) -> int:
         """Return how many first transmissions are to follow on a path: its plan, or once plans have mixed its part."""
         if not self._plans_mixed:
-            return len(lane.plan)
-        usable = [other for other in self.lanes if other.usable]
+            return len(path.plan)
+        usable = [other for other in self._coded if other.usable]
         return sum(len(other.plan) for other in usable) // max(1, len(usable))
 
-    def _take_over(self, lane: SendingLane, leave_s: float) -> bool:
+    def _take_over(self, path: CodedPath, leave_s: float) -> bool:
         """Take the last symbol of the path that would land last, if this one lands it sooner by more than a trifle."""
         busiest, latest_s = None, 0.0
-        for other in self.lanes:
-            if len(other.plan) > 1 and other is not lane:
+        for other in self._coded:
+            if len(other.plan) > 1 and other is not path:
                 view = other.view(leave_s, self._symbol_bytes)
                 landing_s = view.free_at_s + view.delay_s
                 if busiest is None or landing_s > latest_s:
                     busiest, latest_s = other, landing_s
         if busiest is None:
             return False
-        mine = lane.view(leave_s, self._symbol_bytes)
+        mine = path.view(leave_s, self._symbol_bytes)
         symbol_s = 8.0 * self._symbol_bytes / mine.rate_bps
-        if leave_s + mine.delay_s + max(4 * symbol_s, lane.rtt_s / TRIFLE) >= latest_s:
+        if leave_s + mine.delay_s + max(4 * symbol_s, path.rtt_s / TRIFLE) >= latest_s:
             return False
         self._plans_mixed = True
-        lane.plan.append(busiest.plan.pop())
+        path.plan.append(busiest.plan.pop())
         return True
 
     # -- what becomes of symbols --------------------------------------------------------------------------------------
 
-    def on_reports(self, lane: SendingLane, reports: Sequence[SymbolOutcome], now: float) -> None:
+    def on_reports(self, path: CodedPath, reports: Sequence[SymbolOutcome], now: float) -> None:
         """Take the fate of symbols of one path."""
         short: set[tuple[int, int]] = set()
         for tag, acked, _ in reports:
             number, block_at = tag >> 48, tag >> 32 & 0xFFFF
-            position = lane.positions.pop(tag, None)
+            position = path.positions.pop(tag, None)
             message = self._messages.get(number)
             if block_at >= SOUNDING_BLOCK:
                 continue
             if position is None:
-                if acked and tag in lane.lost.get(number, ()):  # it was only late
-                    lane.lost[number].discard(tag)
-                    lane.meter.found()
+                if acked and tag in path.lost.get(number, ()):  # it was only late
+                    path.lost[number].discard(tag)
+                    path.meter.found()
                     if message is not None:
                         message.blocks[block_at].acked += 1
                 continue
             if acked:
-                lane.meter.acknowledged()
+                path.meter.acknowledged()
             elif self._metering:
-                lane.meter.lost(position)
+                path.meter.lost(position)
             if message is None:
                 continue
             block = message.blocks[block_at]
@@ -231,7 +234,7 @@ class FecSender:
             if acked:
                 block.acked += 1
             else:
-                lane.lost.setdefault(number, set()).add(tag)
+                path.lost.setdefault(number, set()).add(tag)
                 block.lost.append(tag & 0xFFFFFFFF)
                 short.add((number, block_at))
         for number, block_at in sorted(short):
@@ -245,23 +248,23 @@ class FecSender:
             index = block.fresh()
             if index is None:
                 return
-            lane = self._first_to_land(now)
+            path = self._first_to_land(now)
             block.queued += 1
-            lane.repairs.append(make_tag(number, block_at, index))
-            lane.stirred = True
+            path.repairs.append(make_tag(number, block_at, index))
+            path.stirred = True
 
-    def _first_to_land(self, now: float) -> SendingLane:
-        usable = [lane for lane in self.lanes if lane.usable] or list(self.lanes)
+    def _first_to_land(self, now: float) -> CodedPath:
+        usable = [path for path in self._coded if path.usable] or list(self._coded)
 
-        def landing_s(lane: SendingLane) -> float:
-            view = lane.view(now, self._symbol_bytes)
-            ahead = 8.0 * self._symbol_bytes * (len(lane.repairs) + 1) / view.rate_bps  # the plan waits for repairs
-            doubt_s = lane.rtt_s if lane.tail_lost_s > lane.link.last_heard_s else 0.0
+        def landing_s(path: CodedPath) -> float:
+            view = path.view(now, self._symbol_bytes)
+            ahead = 8.0 * self._symbol_bytes * (len(path.repairs) + 1) / view.rate_bps  # the plan waits for repairs
+            doubt_s = path.rtt_s if path.health.belief is Belief.SUSPECT else 0.0
             return ahead + view.delay_s + doubt_s
 
         return min(usable, key=landing_s)
 
-    def on_missing(self, missing: Missing, now: float) -> None:
+    def on_missing(self, missing: MissingSymbols, now: float) -> None:
         """Take the receiver's word of what blocks miss. What is under way may already be the answer."""
         message = self._messages.get(missing.number)
         if message is None or missing.serial <= self._last_serial:
@@ -275,47 +278,45 @@ class FecSender:
     def on_done(self, number: int) -> None:
         """Forget a message: it has been delivered."""
         self._messages.pop(number, None)
-        for lane in self.lanes:
-            lane.lost.pop(number, None)
+        for path in self._coded:
+            path.lost.pop(number, None)
 
     # -- acknowledgements that do not come ----------------------------------------------------------------------------
 
     def timer(self) -> float:
         """Return when `on_timer` is due (inf: never)."""
-        return min(lane.overdue_at() for lane in self.lanes)
+        return min(self._paths.overdue_at_s(index) for index in range(len(self._coded)))
 
-    def on_timer(self, now: float) -> None:
-        """Act on acknowledgements that are late: mend what a lost tail took, and plan around a path that is silent."""
-        for lane in self.lanes:
-            if lane.overdue_at() > now:
+    def on_timer(self, now: float) -> list[int]:
+        """Act on acknowledgements that are late; return the indices of the paths that are taken to be down.
+
+        A path that becomes suspect has lost the last packets that it sent: they are mended. One that is down is planned
+        around.
+        """
+        down = []
+        for index, path in enumerate(self._coded):
+            if self._paths.overdue_at_s(index) > now:
                 continue
-            verdict = lane.verdict(now)
-            if verdict is Verdict.TAIL_LOST:
-                lane.tail_lost_s = now
-                lane.link.declare_lost(now, congestion=True)
-                self.on_reports(lane, lane.link.take_reports(), now)
-                lane.stirred = True
-            elif verdict is Verdict.SILENT and self._others_answer(lane, now):
-                self.fall_silent(lane, now)
-            else:
-                lane.wait_until_s = now + lane.late_s / 2
+            belief = self._paths.judge(index, now)
+            if belief is Belief.SUSPECT:
+                path.link.declare_lost(now, congestion=True)
+                self.on_reports(path, path.link.take_reports(), now)
+                path.stirred = True
+            elif belief is Belief.DOWN:
+                self.give_to_others(path, now)
+                down.append(index)
+        return down
 
-    def _others_answer(self, lane: SendingLane, now: float) -> bool:
-        since_s = now - lane.rtt_s / 8
-        return any(other is not lane and other.usable and other.link.last_heard_s > since_s for other in self.lanes)
-
-    def fall_silent(self, lane: SendingLane, now: float) -> None:
-        """Plan anew what a path has and holds; its connection probes it until it answers."""
-        self.silences += 1
-        lane.silent_since_s = now
+    def give_to_others(self, path: CodedPath, now: float) -> None:
+        """Let other paths carry what waits for a path that is down, and mend what it has in flight."""
         self._metering = False  # an outage says nothing of how a path that works loses
-        lane.link.declare_lost(now)
-        self.on_reports(lane, lane.link.take_reports(), now)
+        path.link.declare_lost(now)
+        self.on_reports(path, path.link.take_reports(), now)
         self._metering = True
-        waiting = [*lane.repairs, *lane.plan]
-        lane.repairs.clear()
-        lane.plan.clear()
-        usable = [other for other in self.lanes if other.usable]
+        waiting = [*path.repairs, *path.plan]
+        path.repairs.clear()
+        path.plan.clear()
+        usable = [other for other in self._coded if other.usable]
         if usable:
             views = [other.view(now, self._symbol_bytes) for other in usable]
             counts = land_together(views, len(waiting), self._symbol_bytes)
@@ -325,5 +326,5 @@ class FecSender:
                 at += count
                 other.stirred = True
         else:
-            lane.plan.extend(waiting)
-        lane.stirred = True
+            path.plan.extend(waiting)
+        path.stirred = True

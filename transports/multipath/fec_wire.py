@@ -36,7 +36,7 @@ def is_sounding(octets: bytes) -> bool:
 
 
 def sounding_index(octets: bytes) -> int:
-    """Return the how manyth of its sounding a DATAGRAM frame is."""
+    """Return the place of a DATAGRAM frame among the packets of its sounding."""
     return int(SYMBOL_HEADER.unpack_from(octets)[2])
 
 
@@ -107,7 +107,7 @@ class Done(NamedTuple):
     number: int
 
 
-class Missing(NamedTuple):
+class MissingSymbols(NamedTuple):
     """Blocks of message `number`, and how many more symbols each needs.
 
     serial: grows with each of them, so that copies from other paths are known for what they are.
@@ -124,7 +124,7 @@ class Spread(NamedTuple):
     interval_ps: int
 
 
-ControlFrame = Announcement | Done | Missing | Spread
+ControlFrame = Announcement | Done | MissingSymbols | Spread
 
 
 def encode_control(frame: ControlFrame) -> bytes:
@@ -175,5 +175,5 @@ def _decode_control(kind: int, body: bytes) -> ControlFrame:
     pairs = body[_MISSING_HEAD.size :]
     if kind == MISSING and len(body) >= _MISSING_HEAD.size and len(pairs) % _MISSING.size == 0:
         number, serial = _MISSING_HEAD.unpack_from(body)
-        return Missing(number, serial, dict(_MISSING.iter_unpack(pairs)))
+        return MissingSymbols(number, serial, dict(_MISSING.iter_unpack(pairs)))
     raise FecProtocolError(f"a control frame of kind {kind} and {len(body)} bytes")

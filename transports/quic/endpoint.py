@@ -75,7 +75,7 @@ class QuicEndpoint(Endpoint):
     def send_message(self, message_id: int, data: Buffer, now: float) -> None:
         """Queue a message. See `Endpoint.send_message`."""
         if not 0 <= message_id <= MAX_MESSAGE_ID:
-            raise ValueError(f"message_id: {message_id} is not an unsigned 64-bit integer")
+            raise FieldError("message_id", f"{message_id} is not an unsigned 64-bit integer")
         if self._connected and not self._failed:
             self._link.begin_burst(now, len(data), after_idle=self._after_idle)
             self._link.send_message(message_id, data)

@@ -1,6 +1,6 @@
 """One end of a QUIC connection over one path: made, connected, fed with datagrams, and given up."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from aioquic.quic.crypto import CryptoPair
 from aioquic.quic.events import ConnectionTerminated, DatagramFrameReceived, StreamDataReceived
@@ -332,16 +332,3 @@ class PathConnection:
         self._messages.append((int.from_bytes(data[:IDENTIFIER_BYTES], "big"), data[IDENTIFIER_BYTES:]))
         if not event.stream_id & 2:  # it could be answered on the same stream: nothing will be
             connection.finish_stream(event.stream_id)
-
-
-def total_counters(links: Iterable[PathConnection], *, rejected: int) -> Counters:
-    """Return what several links have counted together; rejected: what was rejected above them, besides."""
-    each = [link.counters() for link in links]
-    return Counters(
-        packets=sum(one.packets for one in each),
-        repairs=sum(one.repairs for one in each),
-        probes=sum(one.probes for one in each),
-        timeouts=sum(one.timeouts for one in each),
-        spurious=sum(one.spurious for one in each),
-        rejected=sum(one.rejected for one in each) + rejected,
-    )

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from bicoastal.transports.base import Datagram, PathView
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.paced.lane import Lane, Missing, State
+from bicoastal.transports.paced.paced_path import MissingPacket, PacedPath
+from bicoastal.transports.paced.paced_sender import PacedSender, PieceSender
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, LAST, MAX_U32, NAK, Data, Report
 from bicoastal.transports.paced.receiver import Reassembly
-from bicoastal.transports.paced.sending import PieceSending, Sending
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 CONSTANT, MAX_BACKOFFS = 3, 8  # timeouts without an answer before the first that is longer, and longer ones
@@ -26,13 +27,13 @@ REMEMBERED_RTOS, REMEMBERED_S = (
 )  # for so long a late arrival of a packet that timed out is recognised, and its RTT measured
 
 
-def _rto_s(lane: Lane, rto_rtts: float, timeouts: int) -> float:
+def _rto_s(path: PacedPath, rto_rtts: float, timeouts: int) -> float:
     """Return the timeout after so many without an answer; beside the round trip, a packet takes its own time."""
-    rto_s = lane.srtt_s * rto_rtts + lane.gap_s
+    rto_s = path.srtt_s * rto_rtts + path.health.packet_s
     return max(rto_s, min(rto_s * 2.0 ** min(max(timeouts - CONSTANT, 0), MAX_BACKOFFS), LONGEST_RTO_S))
 
 
-class TimeoutSender(PieceSending):
+class TimeoutSender(PieceSender):
     """Selective repeat in which nothing but a timeout tells of a loss; each packet has its own.
 
     rto_rtts: the timeout, in smoothed round-trip times.
@@ -41,96 +42,106 @@ class TimeoutSender(PieceSending):
     def __init__(self, views: Sequence[PathView], *, rto_rtts: float, give_up_s: float) -> None:
         super().__init__(views, give_up_s=give_up_s)
         self._rto_rtts = rto_rtts
+        self._unanswered = [0] * len(views)  # timeouts since the path was last heard
+        self._timed_out_s = [0.0] * len(views)  # when the last of them was
+
+    def path_answers(self, path_id: int, now: float) -> None:
+        """The path has brought something from the far end: its timeout is the shortest again."""
+        self._unanswered[path_id] = 0
+        super().path_answers(path_id, now)
 
     def on_report(self, report: Report, now: float) -> None:
         """Settle what has arrived; what the report passes over waits for its timeout."""
-        arrived, mistaken = self.lanes[report.path_id].take(report, now)
+        arrived, mistaken = self.paths[report.path_id].take(report, now)
         self.path_answers(report.path_id, now)
         self._forgive(mistaken)
         self._settle(arrived, now, news=bool(mistaken))
-        self._forget(self.lanes[report.path_id], now)
+        self._forget(self.paths[report.path_id], now)
 
     def timer(self) -> float:
         """Return when a packet may depart or the oldest that has not arrived times out."""
         at = INFINITY
         waiting = self._cursor < self.stream.end or bool(self._again)
-        for lane in self.lanes:
-            if waiting and lane.state is State.UP:
-                at = min(at, lane.free_at)
-            at = min(at, self._expires_at(lane))
+        for path in self.paths:
+            if waiting and path.health.usable:
+                at = min(at, path.free_at)
+            at = min(at, self._expires_at(path))
         return at
 
-    def _oldest_at(self, lane: Lane) -> float:
+    def _oldest_at(self, path: PacedPath) -> float:
         """Return when the oldest packet was sent that has neither arrived nor timed out."""
-        if lane.missing:
-            return next(iter(lane.missing.values())).sent_at
-        if lane.outstanding:
-            return next(iter(lane.outstanding.values()))[1]
+        if path.missing:
+            return next(iter(path.missing.values())).sent_at
+        if path.outstanding:
+            return next(iter(path.outstanding.values()))[1]
         return INFINITY
 
-    def _expires_at(self, lane: Lane) -> float:
-        return self._oldest_at(lane) + _rto_s(lane, self._rto_rtts, lane.silences)
+    def _timeout_s(self, path: PacedPath) -> float:
+        return _rto_s(path, self._rto_rtts, self._unanswered[path.path_id])
+
+    def _expires_at(self, path: PacedPath) -> float:
+        return self._oldest_at(path) + self._timeout_s(path)
 
     def on_timer(self, now: float) -> None:
         """Send again what has timed out."""
         self._check_patience(now)
-        for lane in self.lanes:
-            rto_s = _rto_s(lane, self._rto_rtts, lane.silences)
-            oldest_at = self._oldest_at(lane)
+        for path in self.paths:
+            rto_s = self._timeout_s(path)
+            oldest_at = self._oldest_at(path)
             if oldest_at + rto_s <= now:
                 self.timeouts += 1
-                self._expire(lane, rto_s, now)
-                if oldest_at >= lane.since:  # what was sent before the last timeout tells nothing more
-                    lane.silences += 1
-                    lane.since = now
+                self._expire(path, rto_s, now)
+                if oldest_at >= self._timed_out_s[path.path_id]:  # what was sent before tells nothing more
+                    self._unanswered[path.path_id] += 1
+                    self._timed_out_s[path.path_id] = now
 
-    def _expire(self, lane: Lane, rto_s: float, now: float) -> None:
-        while lane.missing:  # all of them older than what is outstanding
-            number, late = next(iter(lane.missing.items()))
+    def _expire(self, path: PacedPath, rto_s: float, now: float) -> None:
+        while path.missing:  # all of them older than what is outstanding
+            number, late = next(iter(path.missing.items()))
             if late.sent_at + rto_s > now:
                 return
-            del lane.missing[number]
-            self._give_up(lane, number, late)
-        while lane.outstanding:
-            number, flight = next(iter(lane.outstanding.items()))
+            del path.missing[number]
+            self._give_up(path, number, late)
+        while path.outstanding:
+            number, flight = next(iter(path.outstanding.items()))
             if flight[1] + rto_s > now:
                 return
-            del lane.outstanding[number]
-            lane.mark = number + 1
-            self._give_up(lane, number, Missing(flight, now, overtaken=False))
+            del path.outstanding[number]
+            path.mark = number + 1
+            self._give_up(path, number, MissingPacket(flight, now, overtaken=False))
 
-    def _give_up(self, lane: Lane, number: int, late: Missing) -> None:
+    def _give_up(self, path: PacedPath, number: int, late: MissingPacket) -> None:
         late.lost = True
-        lane.expired[number] = late
+        path.expired[number] = late
         self._lose(late.piece)
 
-    def _forget(self, lane: Lane, now: float) -> None:
+    def _forget(self, path: PacedPath, now: float) -> None:
         """Forget what timed out so long ago that it cannot be on its way any more."""
-        memory_s = max(REMEMBERED_RTOS * _rto_s(lane, self._rto_rtts, lane.silences), REMEMBERED_S)
-        while lane.expired:
-            number, late = next(iter(lane.expired.items()))
+        memory_s = max(REMEMBERED_RTOS * self._timeout_s(path), REMEMBERED_S)
+        while path.expired:
+            number, late = next(iter(path.expired.items()))
             if late.sent_at + memory_s > now:
                 return
-            del lane.expired[number]
+            del path.expired[number]
 
     def fill(self, now: float, out: list[Datagram]) -> None:
         """Hand out what may depart within a packet time: repairs first."""
-        for lane in self.lanes:
-            if lane.state is not State.UP or not (self._again or self._cursor < self.stream.end):
+        for path in self.paths:
+            if not path.health.usable or not (self._again or self._cursor < self.stream.end):
                 continue
-            while (at := lane.free_at if lane.free_at > now else now) <= now + lane.lookahead_s:
+            while (at := path.free_at if path.free_at > now else now) <= now + path.lookahead_s:
                 if self._again:
                     piece = self._again.popleft()
                     if not piece.done:
-                        self._send(lane, piece, at, None, out)
+                        self._send(path, piece, at, None, out)
                 elif self._cursor < self.stream.end:
                     piece = self._cut()
-                    self._send(lane, piece, at, self._left_on(lane, at), out)
+                    self._send(path, piece, at, self._left_on(path, at), out)
                 else:
                     break
 
 
-class GoBackSender(Sending):
+class GoBackSender(PacedSender):
     """Go-back-N: a packet number stands for a piece, and everything from a lost one on is sent again.
 
     The far end names a missing packet once (a NAK, as InfiniBand's "PSN sequence error"); if that or the packet itself
@@ -142,8 +153,8 @@ class GoBackSender(Sending):
     def __init__(self, views: Sequence[PathView], *, rto_rtts: float, give_up_s: float) -> None:
         super().__init__(views, give_up_s=give_up_s)
         if len(views) != 1:
-            raise ValueError(f"paths: go-back-N keeps to one, not {len(views)}")
-        self._lane = self.lanes[0]
+            raise FieldError("paths", f"go-back-N uses one, not {len(views)}")
+        self._path = self.paths[0]
         self._rto_rtts = rto_rtts
         self._first = 0  # number of the oldest piece that is not acknowledged
         self._edges: deque[tuple[int, int]] = deque()  # (start, stop) of the pieces from `_first` on
@@ -157,7 +168,7 @@ class GoBackSender(Sending):
 
     def on_report(self, report: Report, now: float) -> None:
         """Take a cumulative acknowledgement, and go back where it is a NAK."""
-        lane = self._lane
+        path = self._path
         expected = report.stop
         if expected > self._first + len(self._sent):
             return  # it acknowledges what was never sent
@@ -166,7 +177,7 @@ class GoBackSender(Sending):
             sent_at, tries = self._sent[report.echo - self._first]
             rtt_s = now - sent_at - report.delay_us * 1e-6
             if tries == 1 and rtt_s > 0:  # Karn's rule, RFC 6298 §3
-                lane.rtt.sample(rtt_s, now)
+                path.rtt.sample(rtt_s, now)
         if expected > self._first:
             stop = 0
             while self._first < expected:
@@ -198,8 +209,8 @@ class GoBackSender(Sending):
 
     def timer(self) -> float:
         """Return when a packet may depart or the oldest acknowledgement is overdue."""
-        lane = self._lane
-        at = lane.free_at if lane.state is State.UP and self._waiting() else INFINITY
+        path = self._path
+        at = path.free_at if path.health.usable and self._waiting() else INFINITY
         return min(at, self._expires_at())
 
     def _waiting(self) -> bool:
@@ -210,7 +221,7 @@ class GoBackSender(Sending):
     def _expires_at(self) -> float:
         if self._next == self._first:
             return INFINITY
-        return max(self._sent[0][0], self._rewound_at) + _rto_s(self._lane, self._rto_rtts, self._fruitless)
+        return max(self._sent[0][0], self._rewound_at) + _rto_s(self._path, self._rto_rtts, self._fruitless)
 
     def on_timer(self, now: float) -> None:
         """Go back when the acknowledgement of the oldest packet is overdue."""
@@ -225,11 +236,11 @@ class GoBackSender(Sending):
 
     def fill(self, now: float, out: list[Datagram]) -> None:
         """Hand out what may depart within a packet time, in the order of the stream."""
-        lane = self._lane
-        if lane.state is not State.UP or not self._waiting():
+        path = self._path
+        if not path.health.usable or not self._waiting():
             return
         end = self.stream.end
-        while (at := lane.free_at if lane.free_at > now else now) <= now + lane.lookahead_s:
+        while (at := path.free_at if path.free_at > now else now) <= now + path.lookahead_s:
             index = self._next - self._first
             if index >= self._window:
                 break
@@ -250,10 +261,10 @@ class GoBackSender(Sending):
             last = stop == end
             payload = self.stream.read(start, stop - start)
             frame = Data(self.token, LAST if last else 0, self._next, 0, start, payload)
-            out.append(Datagram(lane.path_id, frame, DATA_OVERHEAD_BYTES + len(payload), at, 0, left))
+            out.append(Datagram(path.path_id, frame, DATA_OVERHEAD_BYTES + len(payload), at, 0, left))
             self._next += 1
             self.packets += 1
-            lane.departed(at, stop - start)
+            path.departed(at, stop - start)
         self._count_in_flight()
 
 

@@ -2,6 +2,8 @@
 
 from math import ceil
 
+from bicoastal.wan.checks import FieldError
+
 
 class ProportionalRateReduction:
     """The accounts of one recovery episode; sizes are bytes.
@@ -27,7 +29,7 @@ class ProportionalRateReduction:
 
     def __init__(self, *, mss_bytes: int) -> None:
         if mss_bytes < 1:
-            raise ValueError(f"mss_bytes: {mss_bytes} is not positive")
+            raise FieldError("mss_bytes", f"{mss_bytes} is not positive")
         self._mss_bytes = mss_bytes
         self._recover_fs_bytes = 1  # RecoverFS
         self._ssthresh_bytes = 0.0

@@ -3,6 +3,9 @@
 from collections import deque
 from typing import Literal
 
+from bicoastal.wan.checks import FieldError
+from bicoastal.wan.units import INFINITY
+
 INITIAL_RTO_S = 1.0  # RFC 6298 §2.1
 LOST_HANDSHAKE_RTO_S = 3.0  # RFC 6298 §5.7
 MAX_RTO_S = 60.0  # RFC 6298 §2.5: a maximum may be placed on the RTO, provided it is at least 60 seconds
@@ -12,18 +15,18 @@ _BUCKETS = 64
 
 
 class RttEstimator:
-    """Smoothed RTT, its variation, its minimum over a sliding window, and the RTO they make.
+    """Smoothed RTT, its variation, its minimum over a sliding window, and the RTO that follows from them.
 
     min_rto_s: the least RTO, in the sense of `floor`. "variance": the variance term is at least min_rto_s, so
-    RTO >= SRTT + min_rto_s. That is what Linux does with its tcp_rto_min of 200 ms. "total": the whole RTO is at least
-    min_rto_s, as RFC 6298 §2.4 says; it asks for 1 s there, which no kernel keeps.
-    min_rtt_s: the least sample of the last `min_window_s` seconds (RFC 8985 §6.2 wants one of minutes), inf before the
-    first; a minimum is forgotten at most 1/64 of the window late.
+    RTO >= SRTT + min_rto_s. Linux does that with its tcp_rto_min of 200 ms. "total": the whole RTO is at least
+    min_rto_s, as RFC 6298 §2.4 says. The RFC asks for 1 s there, which no kernel uses.
+    min_rtt_s: the least sample of the last `min_window_s` seconds (RFC 8985 §6.2 asks for minutes), inf before the
+    first sample. A minimum is dropped at most 1/64 of the window late.
 
-    Linux lets the variation shrink once per round trip only, RFC 6298 with every sample. Under the floor of 200 ms the
-    difference shows on paths whose RTT varies by more than 50 ms.
+    In Linux the variation falls once per round trip only. In RFC 6298, and here, it falls with every sample. Because of
+    the floor of 200 ms, the difference matters only where the RTT varies by more than 50 ms.
 
-    All times are seconds. Raises ValueError naming the argument.
+    All times are seconds. Raises FieldError naming the argument.
     """
 
     __slots__ = (
@@ -49,26 +52,26 @@ class RttEstimator:
         min_window_s: float = 300.0,
     ) -> None:
         if not 0 < min_rto_s <= MAX_RTO_S:
-            raise ValueError(f"min_rto_s: {min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
+            raise FieldError("min_rto_s", f"{min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
         if floor not in ("variance", "total"):
-            raise ValueError(f"floor: {floor!r} is neither 'variance' nor 'total'")
-        if not 0 < min_window_s < float("inf"):
-            raise ValueError(f"min_window_s: {min_window_s} is not positive and finite")
+            raise FieldError("floor", f"{floor!r} is neither 'variance' nor 'total'")
+        if not 0 < min_window_s < INFINITY:
+            raise FieldError("min_window_s", f"{min_window_s} is not positive and finite")
         self.min_rto_s = min_rto_s
         self.srtt_s: float | None = None
         self.rttvar_s = 0.0
-        self.min_rtt_s = float("inf")
+        self.min_rtt_s = INFINITY
         self._variance_floor_s = max(min_rto_s, GRANULARITY_S) if floor == "variance" else GRANULARITY_S
         self._total_floor_s = min_rto_s if floor == "total" else 0.0
         self._initial_rto_s = INITIAL_RTO_S
         self._backoff = 1
         self._minima: deque[tuple[float, float]] = deque()  # (end of a bucket of time, least sample in it)
         self._bucket_s = min_window_s / _BUCKETS
-        self._bucket_stop_s = float("-inf")
-        self._bucket_min_s = float("inf")
+        self._bucket_stop_s = -INFINITY
+        self._bucket_min_s = INFINITY
 
     def sample(self, rtt_s: float, now: float) -> None:
-        """Take a sample, never of a segment sent twice (Karn's rule, RFC 6298 §3). It ends any back-off (§5)."""
+        """Take a sample, never of a segment sent twice (Karn's rule, RFC 6298 §3). A sample ends any back-off (§5)."""
         self._backoff = 1
         srtt_s = self.srtt_s
         if srtt_s is None:  # RFC 6298 §2.2
@@ -85,7 +88,7 @@ class RttEstimator:
             self.min_rtt_s = min(self.min_rtt_s, rtt_s)
 
     def handshake_lost(self) -> None:
-        """A SYN went unanswered: until there is a sample, the RTO is 3 s (RFC 6298 §5.7)."""
+        """Set the RTO to 3 s until there is a sample: a SYN was not answered (RFC 6298 §5.7)."""
         self._initial_rto_s = LOST_HANDSHAKE_RTO_S
 
     def back_off(self) -> None:
@@ -103,10 +106,10 @@ class RttEstimator:
 
     def _begin_bucket(self, now: float) -> None:
         minima = self._minima
-        if self._bucket_min_s < float("inf"):
+        if self._bucket_min_s < INFINITY:
             minima.append((self._bucket_stop_s, self._bucket_min_s))
         while minima and minima[0][0] <= now - self._bucket_s * _BUCKETS:
             minima.popleft()
         self._bucket_stop_s = now + self._bucket_s
-        self._bucket_min_s = float("inf")
-        self.min_rtt_s = min((least_s for _, least_s in minima), default=float("inf"))
+        self._bucket_min_s = INFINITY
+        self.min_rtt_s = min((least_s for _, least_s in minima), default=INFINITY)

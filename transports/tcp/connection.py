@@ -28,6 +28,7 @@ from bicoastal.transports.tcp.segment import (
     unwrap,
 )
 from bicoastal.transports.tcp.sender import Sender
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 MASK = 0xFFFFFFFF
@@ -75,7 +76,7 @@ class TcpEndpoint(Endpoint):
             scaled=True,
         )
         if self._agreed.segment_bytes < 1:
-            raise ValueError(f"mtu_bytes: {path.mtu_bytes} leaves TCP no room for data")
+            raise FieldError("mtu_bytes", f"{path.mtu_bytes} leaves TCP no room for data")
         self._make_congestion = make_congestion
         self._iss = context.rng.getrandbits(32)
         self._clock_offset = context.rng.getrandbits(32)  # RFC 7323 §5.4: a random offset per connection

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from bicoastal.transports.congestion.loss_based import REDUCES
 from bicoastal.transports.recovery.rtt import MAX_RTO_S
 from bicoastal.transports.tcp.segment import MAX_WINDOW_SHIFT
+from bicoastal.wan.checks import FieldError
 
 RFC6928_WINDOW_BYTES = 14600
 
@@ -40,30 +41,31 @@ class TcpParameters:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.after_idle not in ("decay", "restart", "keep"):
-            raise ValueError(f"after_idle: {self.after_idle!r} is not one of decay, restart, keep")
+            raise FieldError("after_idle", f"{self.after_idle!r} is not one of decay, restart, keep")
         if self.reduces not in REDUCES:
-            raise ValueError(f"reduces: {self.reduces!r} is neither 'flight' nor 'window'")
+            raise FieldError("reduces", f"{self.reduces!r} is neither 'flight' nor 'window'")
         for name in ("initial_window_segments", "byte_count_limit", "ack_every"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is less than 1")
+                raise FieldError(name, f"{getattr(self, name)} is less than 1")
         if self.quick_acks < 0:
-            raise ValueError(f"quick_acks: {self.quick_acks} is negative")
+            raise FieldError("quick_acks", f"{self.quick_acks} is negative")
         if not 0 < self.min_rto_s <= MAX_RTO_S:
-            raise ValueError(f"min_rto_s: {self.min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
+            raise FieldError("min_rto_s", f"{self.min_rto_s} is not above 0 and at most {MAX_RTO_S:g}")
         if not 0 <= self.delayed_ack_s < 0.5:  # RFC 9293 §3.8.6.3
-            raise ValueError(f"delayed_ack_s: {self.delayed_ack_s} is not at least 0 and below 0.5")
+            raise FieldError("delayed_ack_s", f"{self.delayed_ack_s} is not at least 0 and below 0.5")
         if not 0 <= self.max_ack_delay_s <= 1:
-            raise ValueError(f"max_ack_delay_s: {self.max_ack_delay_s} is not between 0 and 1")
+            raise FieldError("max_ack_delay_s", f"{self.max_ack_delay_s} is not between 0 and 1")
         if not self.receive_window_bytes <= self.max_receive_window_bytes <= 1 << 30:
-            raise ValueError(
-                f"max_receive_window_bytes: {self.max_receive_window_bytes} is not between "
-                f"receive_window_bytes and {1 << 30}"
+            raise FieldError(
+                "max_receive_window_bytes",
+                f"{self.max_receive_window_bytes} is not between receive_window_bytes and {1 << 30}",
             )
         unit = 1 << self.window_shift
         if self.receive_window_bytes < unit:
-            raise ValueError(
-                f"receive_window_bytes: {self.receive_window_bytes} is less than {unit}, "
-                "the unit in which windows up to max_receive_window_bytes are told"
+            raise FieldError(
+                "receive_window_bytes",
+                f"{self.receive_window_bytes} is less than {unit}, "
+                "the unit in which windows up to max_receive_window_bytes are told",
             )
 
     @property

@@ -9,6 +9,7 @@ from math import inf
 
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.stream import MessageAssembler
+from bicoastal.wan.checks import FieldError
 
 MAX_QUICK_ACKS = 16  # as Linux (TCP_MAX_QUICKACKS)
 _RTT_GAIN = 0.125
@@ -93,17 +94,17 @@ class Receiver:
         segments, from 2 to 16, as Linux does. Raises ValueError naming the field.
         """
         if mss_bytes < 1:
-            raise ValueError(f"mss_bytes: {mss_bytes} is less than 1")
+            raise FieldError("mss_bytes", f"{mss_bytes} is less than 1")
         if not 0 < initial_window_bytes <= max_window_bytes:
-            raise ValueError(f"initial_window_bytes: {initial_window_bytes} is not in 1 to {max_window_bytes}")
+            raise FieldError("initial_window_bytes", f"{initial_window_bytes} is not in 1 to {max_window_bytes}")
         if not 0 <= delayed_ack_s < 0.5:
-            raise ValueError(f"delayed_ack_s: {delayed_ack_s} is not in [0, 0.5)")
+            raise FieldError("delayed_ack_s", f"{delayed_ack_s} is not in [0, 0.5)")
         if ack_every_segments < 1:
-            raise ValueError(f"ack_every_segments: {ack_every_segments} is less than 1")
+            raise FieldError("ack_every_segments", f"{ack_every_segments} is less than 1")
         if quick_acks is None:
             quick_acks = min(max(initial_window_bytes // (2 * mss_bytes), 2), MAX_QUICK_ACKS)
         if quick_acks < 0:
-            raise ValueError(f"quick_acks: {quick_acks} is negative")
+            raise FieldError("quick_acks", f"{quick_acks} is negative")
         self.next_offset = self.acked_offset = 0
         self.ack_now = False
         self.ack_deadline: float | None = None
@@ -164,7 +165,7 @@ class Receiver:
         Raises ValueError for a negative one.
         """
         if not rtt_s >= 0:
-            raise ValueError(f"rtt_s: {rtt_s} is negative")
+            raise FieldError("rtt_s", f"{rtt_s} is negative")
         average = self._rtt_s
         if average is None:
             self._rtt_s = rtt_s

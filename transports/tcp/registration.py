@@ -9,6 +9,7 @@ from bicoastal.transports.congestion.reno import Reno
 from bicoastal.transports.registry import TransportSpec
 from bicoastal.transports.tcp.connection import TcpEndpoint
 from bicoastal.transports.tcp.parameters import TcpParameters
+from bicoastal.wan.checks import FieldError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class AdaptiveParameters(TcpParameters):
         """Check the numbers."""
         TcpParameters.__post_init__(self)
         if not 0 <= self.headroom <= 1:
-            raise ValueError(f"headroom: {self.headroom} is not between 0 and 1")
+            raise FieldError("headroom", f"{self.headroom} is not between 0 and 1")
 
 
 def _adaptive(context: EndpointContext) -> Endpoint:

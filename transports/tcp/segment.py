@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.tcp.checksum import ones_complement_sum
+from bicoastal.wan.checks import FieldError
 
 # RFC 9293 §3.1, RFC 3168 §6.1
 FIN = 0x01
@@ -137,7 +138,7 @@ class Segment:
         """Encode, checksum included. Raises ValueError when a field or the options do not fit the format."""
         header_bytes = self.header_bytes
         if header_bytes > TCP_HEADER_BYTES + MAX_OPTIONS_BYTES:
-            raise ValueError(f"sack_blocks: {header_bytes - TCP_HEADER_BYTES} octets of options do not fit in 40")
+            raise FieldError("sack_blocks", f"{header_bytes - TCP_HEADER_BYTES} octets of options do not fit in 40")
         four_tuple = self.four_tuple
         try:
             header = _HEADER_STRUCT.pack(
@@ -152,7 +153,7 @@ class Segment:
                 0,
             ) + (self._options() if header_bytes > TCP_HEADER_BYTES else b"")
         except struct_error as error:
-            raise ValueError(f"segment: a field does not fit the header ({error})") from error
+            raise FieldError("segment", f"a field does not fit the header ({error})") from error
         payload = self.payload
         total = _pseudo_header_sum(four_tuple, header_bytes + len(payload)) + int.from_bytes(header, "big")
         if payload:
@@ -168,7 +169,7 @@ class Segment:
             parts.append(_MSS_STRUCT.pack(_MSS, 4, self.mss))
         if self.timestamp_value is not None:
             if self.timestamp_echo is None:
-                raise ValueError("timestamp_echo: a timestamp value needs an echo beside it, 0 where there is none")
+                raise FieldError("timestamp_echo", "a timestamp value needs an echo beside it, 0 where there is none")
             first, second = (_SACK_PERMITTED, 2) if self.sack_permitted else (_NOP, _NOP)
             parts.append(
                 _TIMESTAMPS_STRUCT.pack(first, second, _TIMESTAMPS, 10, self.timestamp_value, self.timestamp_echo)
@@ -177,7 +178,7 @@ class Segment:
             parts.append(bytes((_NOP, _NOP, _SACK_PERMITTED, 2)))
         if self.window_scale is not None:
             if not 0 <= self.window_scale <= 255:
-                raise ValueError(f"window_scale: {self.window_scale} does not fit in an octet")
+                raise FieldError("window_scale", f"{self.window_scale} does not fit in an octet")
             parts.append(bytes((_NOP, _WINDOW_SCALE, 3, self.window_scale)))
         if self.sack_blocks:
             parts.append(bytes((_NOP, _NOP, _SACK, 2 + 8 * len(self.sack_blocks))))

@@ -8,6 +8,7 @@ from bicoastal.transports.registry import TransportSpec
 from bicoastal.transports.testing.port import ContractError, Encoding
 from bicoastal.transports.testing.schedules import RngFactory, Schedule, make_schedule
 from bicoastal.transports.testing.shuttle import Outcome, Shuttle
+from bicoastal.wan.checks import FieldError
 
 
 class ConformanceError(AssertionError):
@@ -95,11 +96,11 @@ def check_transport(
     Raises ValueError for a transport that makes no endpoints, and for numbers out of range.
     """
     if spec.kind != "sans-io":
-        raise ValueError(f"kind: {spec.name} is {spec.kind}, and only a sans-io transport can be checked")
+        raise FieldError("kind", f"{spec.name} is {spec.kind}, and only a sans-io transport can be checked")
     if only is None and schedules < 1:
-        raise ValueError(f"schedules: {schedules} is less than 1")
+        raise FieldError("schedules", f"{schedules} is less than 1")
     if replay_every < 1:
-        raise ValueError(f"replay_every: {replay_every} is less than 1")
+        raise FieldError("replay_every", f"{replay_every} is less than 1")
     values = spec.make_parameters(parameters or {})
     numbers = range(first, first + schedules) if only is None else range(only, only + 1)
     totals: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from bicoastal.transports.base import Rng
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed
 from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
@@ -144,7 +145,7 @@ def make_schedule(
     Raises ValueError for a negative number.
     """
     if number < 0:
-        raise ValueError(f"number: {number} is negative")
+        raise FieldError("number", f"{number} is negative")
     draw = Draw(stream(rng_factory, seed, number, "schedule"))
     weather = WEATHERS[number % len(WEATHERS)]
     iterations = 1 + draw.below(4)

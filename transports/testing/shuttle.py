@@ -23,6 +23,7 @@ from bicoastal.transports.testing.schedules import (
     Schedule,
     stream,
 )
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.link import Arrival, Link
 from bicoastal.wan.topology import Path, Site, Topology
 
@@ -94,7 +95,7 @@ class Shuttle:
     def _build(self, spec: TransportSpec, parameters: object, rng: Callable[[str], Rng]) -> None:
         make_endpoint = spec.make_endpoint
         if make_endpoint is None:
-            raise ValueError(f"kind: {spec.name} makes no endpoints")
+            raise FieldError("kind", f"{spec.name} makes no endpoints")
         schedule = self._schedule
         topology = Topology(
             sites=(Site(name=CLIENT_SITE), Site(name=SERVER_SITE)),

@@ -1,11 +1,11 @@
-"""What a fitted loss rests on, in words: what the links counted, what completions show, and how far a test carries."""
+"""The evidence for a fitted loss, in words: the links' counts, the completions, and the precision of the test."""
 
-from bicoastal.experiments.extrapolation.fitting.fit import FINE_GAP, Fit
+from bicoastal.experiments.extrapolation.fitting.loss_fit import FINE_GAP, Fit
 from bicoastal.experiments.extrapolation.tails.window import Tcp
 
 
 def evidence(fit: Fit, takes: str = "") -> str:
-    """Return the sentence of a fit that supports something; takes: what its loss and the interval's ends lead to."""
+    """Return the sentence for a usable fit. takes: what follows from its loss and from the ends of the interval."""
     loss = f"{fit.loss:.2g} (95 %: {fit.loss_low:.2g} to {fit.loss_high:.2g}{takes})"
     counted, count = fit.measured.counted, len(fit.measured.completions_s)
     if counted is None:

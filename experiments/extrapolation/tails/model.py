@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bicoastal.wan.checks import FieldError
+
 Array = npt.NDArray[np.float64]
 ArrayLike = float | Array
 
@@ -41,13 +43,13 @@ class Crossing:
         """Check the ranges."""
         for name in ("payload_bytes", "rate_bps"):
             if not np.all(np.isfinite(getattr(self, name))) or not np.all(np.asarray(getattr(self, name)) > 0):
-                raise ValueError(f"{name}: not all of it is finite and above zero")
+                raise FieldError(name, "not all of it is finite and above zero")
         if not np.all(np.isfinite(self.rtt_s)) or not np.all(np.asarray(self.rtt_s) >= 0):
-            raise ValueError("rtt_s: not all of it is finite and at least zero")
+            raise FieldError("rtt_s", "not all of it is finite and at least zero")
         for name in ("loss", "tail_loss"):
             values = np.asarray(getattr(self, name))
             if not np.all((values >= 0) & (values < 1)):
-                raise ValueError(f"{name}: not all of it is a probability below one")
+                raise FieldError(name, "not all of it is a probability below one")
 
     def packets(self, header_bytes: int) -> ArrayLike:
         """Return how many packets the payload takes, `header_bytes` of each being headers from IP on."""

@@ -9,10 +9,15 @@ from bicoastal.experiments.extrapolation.tails.model import TailModel
 from bicoastal.experiments.extrapolation.tails.paced import Delay, FecBlocks, SelectiveRepeat
 from bicoastal.experiments.extrapolation.tails.tcp import TcpRules
 from bicoastal.experiments.extrapolation.tails.window import Tcp
+from bicoastal.transports.b4.parameters import PacedParameters
+from bicoastal.transports.congestion import cubic
+from bicoastal.transports.congestion.own_queue import PROBE_QUEUE_RTTS
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES
+from bicoastal.transports.tcp.registration import AdaptiveParameters
+from bicoastal.transports.tcp.segment import IP_HEADER_BYTES, TCP_HEADER_BYTES, TIMESTAMPS_BYTES
 
-TCP_HEADER_BYTES = 20 + 20 + 12  # IPv4, TCP, timestamps (RFC 9293, RFC 7323)
-CONTROLLER_SHARE = 0.995  # of a link that the controller grants: `transports.b4.parameters`, headroom
+TCP_OVERHEAD_BYTES = IP_HEADER_BYTES + TCP_HEADER_BYTES + TIMESTAMPS_BYTES  # IPv4, TCP, timestamps (RFC 9293, RFC 7323)
+CONTROLLER_SHARE = 1 - PacedParameters().headroom  # of a link that the controller grants
 LEARNED_SHARE = 0.999  # of the payload rate that `transports.congestion.adaptive` learns
 QUIC_HEADER_BYTES = 20 + 8 + 1 + 8 + 4 + 16  # IPv4, UDP, short header with an 8-byte ID and a 4-byte number, tag
 SYMBOL_BYTES = 17  # what a DATAGRAM frame adds to a symbol, and the symbol's own header
@@ -23,7 +28,7 @@ RENO = Tcp(name="reno", source="RFC 5681, 6582, 8985, 9937; Cardwell et al., INF
 CUBIC = Tcp(
     name="cubic",
     source="RFC 9438, 8985, 9937, Linux's HyStart; Cardwell et al., INFOCOM 2000",
-    rules=TcpRules(beta=0.7, cubic=True),
+    rules=TcpRules(beta=cubic.BETA, cubic=True),
 )
 
 # A loss shows when three later packets are reported (RFC 8985 §6.2), and its repair waits behind up to a millisecond
@@ -32,13 +37,13 @@ CUBIC = Tcp(
 ADAPTIVE = SelectiveRepeat(
     name="adaptive",
     source=f"{SDR_RDMA}, with RFC 8985's detection and each repair sent twice",
-    header_bytes=TCP_HEADER_BYTES,
+    header_bytes=TCP_OVERHEAD_BYTES,
     pace=LEARNED_SHARE,
     repair=Delay(rtts=1.0, packets=4.0, fixed_s=0.0003),
     copies=2,
     late_copies=2,
     tail_packets=3,
-    tail=Delay(rtts=1.0 + 1 / 32 + 0.02 + 1 / 64),
+    tail=Delay(rtts=1.0 + 1 / 32 + AdaptiveParameters().headroom + PROBE_QUEUE_RTTS),
 )
 
 # The next packet shows a loss; the far end says so at once. The last two packets of a path go out twice.
@@ -69,6 +74,8 @@ RDMA_GBN = GoBackN(
     source="InfiniBand reliable connection: one NAK per gap, everything from there on again",
     header_bytes=DATA_OVERHEAD_BYTES,
     pace=CONTROLLER_SHARE,
+    ack_every=PacedParameters().ack_every,
+    ack_delay_s=PacedParameters().ack_delay_s,
 )
 
 FEC = FecBlocks(

@@ -24,17 +24,20 @@ import numpy as np
 
 from bicoastal.experiments.extrapolation.tails.model import Array, ArrayLike
 from bicoastal.experiments.extrapolation.tails.tcp import REORDERING, Flags, Gaps, TcpFlows
+from bicoastal.transports.congestion.ack_train import (
+    DELAY_DIVISOR,
+    LOW_WINDOW_SEGMENTS,
+    MAX_DELAY_S,
+    MIN_DELAY_S,
+    N_SAMPLES,
+    TRAIN_GAP_S,
+)
+from bicoastal.transports.congestion.cubic import C
 
-C = 0.4  # segments / s³, RFC 9438 §5.1
 LEAST_WINDOW = 2.0  # segments that a reduction leaves (RFC 5681 §3.1 equation 4)
 SHOWN_BY = 3  # later packets that show a loss without a reordering window
-QUICK_ACKS = 16  # packets of a new connection that are acknowledged one by one (Linux's TCP_MAX_QUICKACKS)
 BY_ONE_ACK = 4.0  # packets that leave together in slow start
 MOST_ROUNDS = 1_000_000
-# Linux's HyStart: how close acknowledgements follow in a train, the window below which nothing is judged, the delay
-# that shows a queue and how many round trips are looked at (`transports.congestion.ack_train`).
-TRAIN_GAP_S, LOW_WINDOW = 0.002, 16.0
-DELAY_LEAST_S, DELAY_MOST_S, DELAY_SHARE, DELAY_SAMPLES = 0.004, 0.016, 8, 8.0
 
 
 def send(flows: TcpFlows, gaps: Gaps, *, which: Flags | None = None, spared: bool = False) -> Array:
@@ -215,7 +218,7 @@ class Burst:
         """
         pauses = self._path.rtt_s - sent * self._path.packet_s > self._rules.delayed_ack_s
         self.since = np.where(lossy, sent - last, np.where(pauses, 0.0, self.since) + sent)
-        at_once = pauses | lossy | (self._fresh & (self.since < QUICK_ACKS))
+        at_once = pauses | lossy | (self._fresh & (self.since < self._rules.quick_acks))
         kept = np.where(at_once, 0.0, self.since % 2)
         acked = place + np.where(pauses, 0.0, self.kept) - kept
         self.kept = kept
@@ -266,7 +269,7 @@ class Burst:
         recovering = self.pending > 0
         slow = (self.window < self.ssthresh) & ~recovering
         if first:  # the first receive window, which follows what has arrived, holds it back
-            grown = np.minimum(self.window + 5.0, rules.initial_window + 2.0)
+            grown = np.minimum(self.window + 5.0, rules.initial_window_segments + 2.0)
         else:
             held_back = limited | self.limited  # until the message's end left
             grown = self._grown(sending, np.where(held_back & ~recovering, sending.acked, 0.0), slow, round_s)
@@ -331,16 +334,16 @@ class Burst:
         Where both directions send, what would be a long train comes at once, and late.
         """
         path = self._path
-        judged = slow & self.hystart & (self.window + acked >= LOW_WINDOW)
-        delay_s = min(max(path.rtt_s / DELAY_SHARE, DELAY_LEAST_S), DELAY_MOST_S)
+        judged = slow & self.hystart & (self.window + acked >= LOW_WINDOW_SEGMENTS)
+        delay_s = min(max(path.rtt_s / DELAY_DIVISOR, MIN_DELAY_S), MAX_DELAY_S)
         if path.both_ways:
-            shown_after = 2 * DELAY_SAMPLES
-            ends = judged & ((sent - DELAY_SAMPLES) * path.packet_s > path.rtt_s / 2 + delay_s)
+            shown_after: float = 2 * N_SAMPLES
+            ends = judged & ((sent - N_SAMPLES) * path.packet_s > path.rtt_s / 2 + delay_s)
         elif 2 * path.packet_s <= TRAIN_GAP_S:
             shown_after = (path.rtt_s + TRAIN_GAP_S) / 2 / path.packet_s
             ends = judged & (acked > shown_after)
         else:
-            shown_after = DELAY_SAMPLES
+            shown_after = N_SAMPLES
             ends = judged & (self.window >= path.bdp_packets + delay_s / path.packet_s)
         left_at = np.where(ends, self.window + shown_after, np.inf)
         self.ssthresh = np.where(ends, np.minimum(left_at, self.ssthresh), self.ssthresh)

@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from bicoastal.experiments.extrapolation.tails.model import Array, ArrayLike, Crossing, QuantileModel
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.deployment import Deployment
 
 Scope = Literal["layer", "step"]
@@ -35,7 +36,7 @@ def messages_in(deployment: Deployment, scope: Scope) -> int:
         return deployment.messages_per_layer
     if scope == "step":
         return deployment.messages_per_step
-    raise ValueError(f"scope: {scope!r} is not one of {', '.join(SCOPES)}")
+    raise FieldError("scope", f"{scope!r} is not one of {', '.join(SCOPES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +53,10 @@ class Fleet:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if not self.messages >= 1 or not np.isfinite(self.messages):
-            raise ValueError(f"messages: {self.messages!r} is not a finite number of at least 1")
+            raise FieldError("messages", f"{self.messages!r} is not a finite number of at least 1")
         for field in ("planes", "trips"):
             if getattr(self, field) < 1:
-                raise ValueError(f"{field}: {getattr(self, field)!r} is less than 1")
+                raise FieldError(field, f"{getattr(self, field)!r} is less than 1")
 
     def flows(self, model: QuantileModel) -> float:
         """Return how many flows carry a trip's messages: one per message and plane, or where it spreads, message."""
@@ -101,4 +102,4 @@ def log_share(model: QuantileModel, fleet: Fleet, share: ArrayLike, dependence: 
         return np.asarray(np.log(share) / fleet.trips)
     if dependence == "any":
         return np.asarray(np.log1p(-(1 - np.asarray(share)) / (flows * fleet.trips)))
-    raise ValueError(f"dependence: {dependence!r} is not one of independent, correlated, any")
+    raise FieldError("dependence", f"{dependence!r} is not one of independent, correlated, any")

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from bicoastal.experiments.extrapolation.tails.model import Array, ArrayLike, Crossing, QuantileModel
+from bicoastal.wan.checks import FieldError
 
 CHUNK = 4096  # points that are worked on together: a few arrays of them fit a second-level cache
 
@@ -46,7 +47,7 @@ class Table:
         """
         for name, points in (("rates_bps", rates_bps), ("rtts_s", rtts_s), ("losses", losses)):
             if len(points) < 2 or not points[0] > 0 or not np.all(np.diff(points) > 0):
-                raise ValueError(f"{name}: is not at least two positive numbers in ascending order")
+                raise FieldError(name, "is not at least two positive numbers in ascending order")
         axes = tuple(np.log(np.asarray(points, dtype=float)) for points in (rates_bps, rtts_s, losses))
         excess = np.empty(tuple(len(axis) for axis in axes))
         for index in product(*(range(len(axis)) for axis in axes)):
@@ -74,15 +75,13 @@ class Table:
         """Return what the model's own method does, interpolated. Raises ValueError for what is not in the table."""
         same = replace(crossing, rate_bps=self.crossing.rate_bps, rtt_s=self.crossing.rtt_s, loss=self.crossing.loss)
         if same != self.crossing or log_share != self.log_share:
-            raise ValueError("crossing: the table was made for another message or another share")
+            raise FieldError("crossing", "the table was made for another message or another share")
         fields = (crossing.rate_bps, crossing.rtt_s, crossing.loss)
         values = np.broadcast_arrays(*(np.log(np.asarray(each, dtype=float)) for each in fields))
         low, share = [], []
         for name, axis, value in zip(("rate_bps", "rtt_s", "loss"), self.axes, values, strict=True):
             if np.any(value < axis[0] - 1e-9) or np.any(value > axis[-1] + 1e-9):
-                raise ValueError(
-                    f"{name}: some of it is beyond the table's {np.exp(axis[0]):g} to {np.exp(axis[-1]):g}"
-                )
+                raise FieldError(name, f"some of it is beyond the table's {np.exp(axis[0]):g} to {np.exp(axis[-1]):g}")
             at = np.clip(np.searchsorted(axis, value, side="right") - 1, 0, len(axis) - 2)
             low.append(at)
             share.append((value - axis[at]) / (axis[at + 1] - axis[at]))

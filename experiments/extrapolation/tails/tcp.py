@@ -1,4 +1,4 @@
-"""TCP between messages: what a connection keeps, for many flows at once; `tails_rounds` has what happens in a message.
+"""TCP between messages: what a connection keeps, for many flows at once; `rounds` has what happens in a message.
 
 The structure, rounds with a loss probability per packet, is that of Cardwell, Savage, Anderson, "Modeling TCP latency",
 INFOCOM 2000; the rules are those of `transports.tcp` with its defaults, which follow Linux.
@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bicoastal.experiments.extrapolation.tails.model import Array
+from bicoastal.transports.congestion import reno
+from bicoastal.transports.tcp.parameters import TcpParameters
 
 Indices = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
+DEFAULTS = TcpParameters()  # what the transports themselves begin with
 REORDERING = 1 / 4  # of a round trip that one of the last three waits for later packets (RFC 8985 §6.2)
 
 Gaps = Callable[[Indices], Array]
@@ -25,17 +28,20 @@ Gaps = Callable[[Indices], Array]
 class TcpRules:
     """How a TCP behaves. beta: what a loss leaves of the window. cubic: the growth of RFC 9438 with Linux's HyStart.
 
-    initial_window: segments. first_window_bytes: the peer's first receive window. min_rto_s: floor of the RTO's
+    initial_window_segments: the first window. first_window_bytes: the peer's first receive window.
+    min_rto_s: floor of the RTO's
     variance term. delayed_ack_s: how long the peer keeps the acknowledgement of a single packet back.
+    quick_acks: packets of a new connection that are acknowledged one by one.
     ssthresh_share: of the window that ssthresh is raised to before an idle time (RFC 2861 §3.2).
     """
 
-    beta: float = 0.5
+    beta: float = reno.BETA
     cubic: bool = False
-    initial_window: int = 10
-    first_window_bytes: int = 65535
-    min_rto_s: float = 0.2
-    delayed_ack_s: float = 0.040
+    initial_window_segments: int = DEFAULTS.initial_window_segments
+    first_window_bytes: int = DEFAULTS.receive_window_bytes
+    min_rto_s: float = DEFAULTS.min_rto_s
+    delayed_ack_s: float = DEFAULTS.delayed_ack_s
+    quick_acks: int = DEFAULTS.quick_acks
     ssthresh_share: float = 0.75
 
     @property
@@ -99,7 +105,7 @@ class TcpFlows:
         self.rules = rules
         self.path = path
         self.fresh = True
-        self.window = np.full(flows, float(rules.initial_window))
+        self.window = np.full(flows, float(rules.initial_window_segments))
         self.ssthresh = np.full(flows, np.inf)
         self.most, self.turn_s, self.estimate, self.counted = (np.zeros(flows) for _ in range(4))
         self.age_s = np.full(flows, -1.0)
@@ -119,6 +125,6 @@ class TcpFlows:
         if halvings:
             rested = np.ones(len(self.window), bool) if which is None else which
             raised = np.maximum(self.ssthresh, self.rules.ssthresh_share * self.window)
-            floor = np.minimum(float(self.rules.initial_window), self.window)
+            floor = np.minimum(float(self.rules.initial_window_segments), self.window)
             self.ssthresh = np.where(rested, raised, self.ssthresh)
             self.window = np.where(rested, np.maximum(floor, self.window * 0.5**halvings), self.window)

@@ -21,6 +21,7 @@ from bicoastal.experiments.extrapolation.tails.model import Array, Crossing
 from bicoastal.experiments.extrapolation.tails.pointwise import Distribution, PointwiseModel, from_atoms
 from bicoastal.experiments.extrapolation.tails.rounds import send
 from bicoastal.experiments.extrapolation.tails.tcp import Flags, Gaps, Indices, TcpFlows, TcpPath, TcpRules
+from bicoastal.transports.tcp.segment import IP_HEADER_BYTES, TCP_HEADER_BYTES, TIMESTAMPS_BYTES
 
 Places = npt.NDArray[np.int64]
 
@@ -53,7 +54,7 @@ class Tcp(PointwiseModel):
     name: str
     source: str
     rules: TcpRules
-    header_bytes: int = 52
+    header_bytes: int = IP_HEADER_BYTES + TCP_HEADER_BYTES + TIMESTAMPS_BYTES
     settled: bool = True
     history: int = 0
     samples: int = 8192

@@ -1,4 +1,4 @@
-"""RowRate: the bottleneck's rate out of acknowledgements, whatever pauses lie between them."""
+"""RowRate: the bottleneck's rate from acknowledgements, with any pauses between rows."""
 
 import pytest
 

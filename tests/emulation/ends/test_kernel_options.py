@@ -1,4 +1,4 @@
-"""The kernel keeps to the pace that it is told, from the moment at which it is told."""
+"""The kernel keeps to a pacing rate from the moment it is set."""
 
 import select
 import socket

@@ -1,4 +1,4 @@
-"""The kernel's TCP on the loopback interface: messages cross whole, and only who shows the token is the flow's."""
+"""The kernel's TCP on the loopback interface: whole messages, and only connections with the token."""
 
 import os
 import socket
@@ -59,13 +59,13 @@ def stranger(ends: Ends, address: str = WEST) -> Iterator[socket.socket]:
         yield made
 
 
-def test_messages_of_any_size_cross_whole_and_in_order(ends: Ends) -> None:
+def test_messages_of_any_size_arrive_whole_and_in_order(ends: Ends) -> None:
     ends.open()
     # an empty one is what the rates may leave a stripe of a small message
     ends.carry(b"", b"x", os.urandom(5_000_000), b"", bytes(1000))
 
 
-def test_what_is_offered_before_the_connection_stands_waits_for_it(ends: Ends) -> None:
+def test_messages_offered_before_the_connection_is_established_wait_for_it(ends: Ends) -> None:
     ends.client.open(ends.loop.clock.now())
     ends.carry(b"early", b"bird")
 
@@ -74,7 +74,7 @@ def test_a_messages_header_takes_no_segment_of_its_own(ends: Ends) -> None:
     ends.open()
     before = ends.client.tally()
     ends.carry(bytes(1000))
-    assert ends.client.tally().since(before).packets == 1
+    assert (ends.client.tally() - before).counters.packets == 1
 
 
 def test_the_kernels_counts_are_the_flows(ends: Ends) -> None:
@@ -85,15 +85,15 @@ def test_the_kernels_counts_are_the_flows(ends: Ends) -> None:
     until = time.monotonic() + 5
     while (info := ends.client.info()) is not None and info.in_flight_segments and time.monotonic() < until:
         time.sleep(0.001)
-    sent = ends.client.tally().since(before)
+    sent = ends.client.tally() - before
     stream = size + HEADER_BYTES
     least_segments = -(-stream // 65_483)  # loopback's MTU of 65,536, less IP, TCP and timestamps
-    assert least_segments <= sent.packets <= 200
+    assert least_segments <= sent.counters.packets <= 200
     each = TCP_HEADERS_BYTES + FRAMING_BYTES
-    assert stream + each * sent.packets <= sent.wire_bytes <= stream + each * (sent.packets + 20)
-    assert (sent.repairs, sent.timeouts, sent.rejected) == (0, 0, 0)
+    assert stream + each * sent.counters.packets <= sent.wire_bytes <= stream + each * (sent.counters.packets + 20)
+    assert (sent.counters.repairs, sent.counters.timeouts, sent.counters.rejected) == (0, 0, 0)
     received = ends.server.tally()
-    assert received.packets == 0
+    assert received.counters.packets == 0
     assert each <= received.wire_bytes <= each * 300  # acknowledgements
     sample = ends.client.sample(ends.loop.clock.now())
     assert sample.cwnd_bytes is not None
@@ -103,17 +103,17 @@ def test_the_kernels_counts_are_the_flows(ends: Ends) -> None:
     assert 0 < sample.srtt_s < 1
 
 
-def test_what_has_been_counted_outlives_the_connection(ends: Ends) -> None:
+def test_counts_of_a_closed_connection_are_kept(ends: Ends) -> None:
     ends.open()
     ends.carry(bytes(100_000))
     before = ends.client.tally(), ends.server.tally()
     ends.client.retire()
     assert ends.client.info() is None
-    assert ends.client.tally().packets == before[0].packets
+    assert ends.client.tally().counters.packets == before[0].counters.packets
     ends.client.connect()
     ends.carry(bytes(100_000))
     after = ends.client.tally(), ends.server.tally()
-    assert after[0].packets > before[0].packets
+    assert after[0].counters.packets > before[0].counters.packets
     assert after[0].wire_bytes >= before[0].wire_bytes + 100_000
     assert after[1].wire_bytes > before[1].wire_bytes
     assert ends.loop.ears.failures == []
@@ -127,27 +127,27 @@ def test_what_has_been_counted_outlives_the_connection(ends: Ends) -> None:
         b"GET / HTTP/1.1\r\nHost: west\r\n\r\n",
     ],
 )
-def test_a_connection_without_the_token_is_closed_counted_and_disturbs_nobody(ends: Ends, header: bytes) -> None:
+def test_a_connection_without_the_token_is_closed_and_counted(ends: Ends, header: bytes) -> None:
     ends.open()
     ends.carry(b"before")
     with stranger(ends) as made:
         made.send(header)
-        assert ends.loop.run_until(lambda: ends.server.tally().rejected == 1)
+        assert ends.loop.run_until(lambda: ends.server.tally().counters.rejected == 1)
         with suppress(ConnectionResetError):  # when a part of what it had sent was left unread
             assert made.recv(9) == b""
     ends.carry(b"after")
 
 
-def test_one_from_another_address_is_not_even_heard(ends: Ends) -> None:
+def test_a_connection_from_another_address_is_closed(ends: Ends) -> None:
     ends.open()
     with stranger(ends, "127.0.0.3") as made:
-        assert ends.loop.run_until(lambda: ends.server.tally().rejected == 1)
+        assert ends.loop.run_until(lambda: ends.server.tally().counters.rejected == 1)
         made.settimeout(5)
         assert made.recv(9) == b""
     ends.carry(b"after")
 
 
-def test_one_that_says_nothing_or_half_a_header_holds_nobody_up(ends: Ends) -> None:
+def test_a_silent_connection_or_half_a_header_does_not_delay_others(ends: Ends) -> None:
     with stranger(ends) as silent, stranger(ends) as slow:
         slow.send(TOKEN)
         ends.open()
@@ -155,10 +155,10 @@ def test_one_that_says_nothing_or_half_a_header_holds_nobody_up(ends: Ends) -> N
         silent.close()
         slow.close()
         ends.carry(b"after")
-    assert ends.server.tally().rejected == 0
+    assert ends.server.tally().counters.rejected == 0
 
 
-def test_a_far_end_that_does_not_listen_is_told_in_a_sentence() -> None:
+def test_a_far_end_that_does_not_listen_is_reported() -> None:
     loop = Loopback("kernel-reno")
     client = KernelTcpEnd(loop.context("client"), congestion_control="reno")
     client.open(loop.clock.now())
@@ -168,7 +168,7 @@ def test_a_far_end_that_does_not_listen_is_told_in_a_sentence() -> None:
     client.close()
 
 
-def test_a_far_end_that_goes_away_is_told_in_a_sentence(ends: Ends) -> None:
+def test_a_far_end_that_closes_is_reported(ends: Ends) -> None:
     ends.open()
     ends.carry(b"before")
     ends.client.send(1, memoryview(bytes(20_000_000)), ends.loop.clock.now())  # more than any buffer

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bicoastal.emulation.ends.tcp_info import parse_tcp_info, read_tcp_info, together
+from bicoastal.emulation.ends.tcp_info import combined_info, parse_tcp_info, read_tcp_info
 
 U8, U16, U32, U64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
 
@@ -77,7 +77,7 @@ def test_a_kernel_that_does_not_count_timeouts_has_none_and_an_older_one_is_refu
     assert parse_tcp_info(octets[: TcpInfoStruct.total_rto.offset]).timeouts == 0
     assert parse_tcp_info(octets + bytes(100)).timeouts == parse_tcp_info(octets).timeouts
     least = TcpInfoStruct.reord_seen.offset
-    with pytest.raises(ValueError, match=rf"^the kernel tells {least} bytes of a connection; Linux 4.19 and later"):
+    with pytest.raises(ValueError, match=rf"^struct tcp_info has {least} bytes here; Linux 4.19 and later"):
         parse_tcp_info(octets[:least])
 
 
@@ -113,8 +113,8 @@ def test_this_kernel_counts_what_was_sent() -> None:
 def test_subflows_are_added_up_and_one_alone_is_itself() -> None:
     one = parse_tcp_info(bytes(filled()))
     other = one._replace(rtt_s=3 * one.rtt_s, min_rtt_s=one.min_rtt_s / 2, bytes_acked=5, cwnd_segments=7)
-    both = together([one, other])
-    assert together([one]) == one
+    both = combined_info([one, other])
+    assert combined_info([one]) == one
     assert both.bytes_acked == one.bytes_acked + 5
     assert both.cwnd_segments == one.cwnd_segments + 7
     assert both.rtt_s == pytest.approx(2 * one.rtt_s)

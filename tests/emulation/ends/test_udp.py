@@ -1,4 +1,4 @@
-"""Our machines over real UDP sockets: messages cross, strangers do not, and what the kernel refuses is no end."""
+"""Sans-IO transports over real UDP sockets: whole messages, foreign datagrams, and errors of the kernel."""
 
 import socket
 from collections.abc import Iterator
@@ -54,25 +54,25 @@ def test_messages_cross_whole_in_any_size(transport: str) -> None:
         assert loop.run_until(lambda: len(loop.ears.messages) == len(sent))
         assert sorted(loop.ears.messages) == sent
         assert loop.ears.failures == []
-        assert server.tally().rejected == 0
+        assert server.tally().counters.rejected == 0
         # 513,280 bytes with the headers of every packet and acknowledgement, loopback being so fast that some repeat
         assert client.tally().wire_bytes > 514_280
-        assert client.tally().packets > 514_280 // 1500
+        assert client.tally().counters.packets > 514_280 // 1500
 
 
-def test_what_strangers_send_is_dropped_and_counted() -> None:
+def test_datagrams_without_the_token_are_dropped_and_counted() -> None:
     loop = Loopback("cubic")
     server = UdpEnd(loop.context("server"))
     server.open(loop.clock.now())
     with raw_peer(loop, of="server") as stranger:
         for octets in (b"", b"x", TOKEN[:-1], b"8 OCTETS" + bytes(100), bytes(3000)):
             stranger.send(octets)
-        assert loop.run_until(lambda: server.tally().rejected == 5)
+        assert loop.run_until(lambda: server.tally().counters.rejected == 5)
         stranger.send(TOKEN + bytes(100))  # it knows the token, and yet this is no segment
-        assert loop.run_until(lambda: server.tally().rejected == 6)
+        assert loop.run_until(lambda: server.tally().counters.rejected == 6)
     with raw_peer(loop, of="server", own_port=0) as elsewhere:
         elsewhere.send(TOKEN + bytes(100))  # the right token from another port: the kernel keeps it away
-        assert not loop.run_until(lambda: server.tally().rejected != 6, limit_s=0.05)
+        assert not loop.run_until(lambda: server.tally().counters.rejected != 6, limit_s=0.05)
     assert loop.ears == type(loop.ears)()
     server.close()
 
@@ -82,14 +82,14 @@ def test_another_runs_token_does_not_connect() -> None:
     server = UdpEnd(loop.context("server"))
     client = UdpEnd(loop.context("client", token=b"of other"))
     client.open(loop.clock.now())
-    assert loop.run_until(lambda: server.tally().rejected >= 1)
+    assert loop.run_until(lambda: server.tally().counters.rejected >= 1)
     assert loop.ears.connections == []
     client.close()
     server.close()
 
 
 @pytest.mark.parametrize("transport", ["quic", "mpquic", "quic-fec", "mpquic-fec"])
-def test_a_stranger_who_has_seen_the_token_and_knows_the_seed_is_refused(transport: str) -> None:
+def test_a_process_that_knows_token_and_seed_but_not_the_secret_is_refused(transport: str) -> None:
     loop = Loopback(transport)
     server = UdpEnd(loop.context("server"))
     client = UdpEnd(loop.context("client", secret=b"that of another run of this seed"))
@@ -135,14 +135,14 @@ def test_a_full_packet_of_the_machine_is_a_full_packet_on_the_path() -> None:
         before = client.tally()
         client.send(0, memoryview(bytes(100_000)), loop.clock.now())
         assert loop.run_until(lambda: loop.ears.messages)
-        sent = client.tally().since(before)
+        sent = client.tally() - before
         # our TCP's headers are 32 bytes (RFC 9293 and 7323) in IP's and UDP's 28 and the token's 8
         headers = 32 + 28 + 8
         room = loop.topology.path_mtu_bytes("plane0") - headers
         stream = 100_000 + TCP_FRAME_BYTES
-        assert sent.packets - sent.repairs == -(-stream // room)
-        if not sent.repairs:
-            assert sent.wire_bytes == stream + sent.packets * (headers + FRAMING_BYTES + OVERHEAD_BYTES)
+        assert sent.counters.packets - sent.counters.repairs == -(-stream // room)
+        if not sent.counters.repairs:
+            assert sent.wire_bytes == stream + sent.counters.packets * (headers + FRAMING_BYTES + OVERHEAD_BYTES)
 
 
 @pytest.mark.parametrize("transport", ["quic", "mpquic-fec"])
@@ -206,7 +206,7 @@ def test_a_path_too_narrow_for_what_udp_adds_is_refused() -> None:
         pass
 
 
-def test_the_narrowest_path_there_is_will_do() -> None:
+def test_the_narrowest_allowed_path_works() -> None:
     with ends("cubic", mtu_bytes=MIN_MTU_BYTES + OVERHEAD_BYTES) as (loop, client, server):
         for end in (server, client):
             end.open(loop.clock.now())
@@ -215,7 +215,7 @@ def test_the_narrowest_path_there_is_will_do() -> None:
         assert loop.run_until(lambda: loop.ears.messages == [(1, bytes(5000))])
 
 
-def test_the_sockets_are_given_back() -> None:
+def test_close_closes_the_sockets() -> None:
     for _ in range(3):
         with ends("cubic") as (loop, _, _):
             assert loop.run_until(lambda: True)

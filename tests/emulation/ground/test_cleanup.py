@@ -1,4 +1,4 @@
-"""What dead runs left is removed, and nothing else: not what lives, not what only looks alike, not what is behind."""
+"""Cleaning removes the remains of dead runs, and no live run, similar name or target of a link."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def abandon(root: Path, name: str, processes: str = "") -> Path:
-    """Leave a directory as a killed run does: with a lock that nobody holds."""
+    """Leave a directory as a killed run does: with a lock file that is not locked."""
     directory = root / name
     directory.mkdir(mode=0o700)
     (directory / "lock").touch()
@@ -68,7 +68,7 @@ def test_a_directory_without_a_lock_is_a_dead_runs(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["run-bc01234", "run-bc0123456", "run-BC012345", "xrun-bc012345", "bc012345"])
-def test_what_only_looks_alike_is_left(root: Path, name: str) -> None:
+def test_similar_names_are_not_removed(root: Path, name: str) -> None:
     directory = abandon(root, name)
     assert clean().removed == ()
     assert directory.exists()
@@ -99,7 +99,7 @@ def test_a_later_process_with_the_same_number_is_left(root: Path, bystander: sub
     assert bystander.poll() is None
 
 
-def test_a_line_that_was_cut_off_is_passed_over(root: Path, bystander: subprocess.Popen[bytes]) -> None:
+def test_an_incomplete_line_is_skipped(root: Path, bystander: subprocess.Popen[bytes]) -> None:
     process = Process.of(bystander.pid)
     abandon(root, "run-bc012345", f"nonsense\n{process.pid} {process.start_ticks}")
     report = clean()
@@ -107,7 +107,7 @@ def test_a_line_that_was_cut_off_is_passed_over(root: Path, bystander: subproces
 
 
 @pytest.mark.parametrize("number", [0, 2**22 + 1, 10**30])
-def test_a_number_that_no_process_has_is_nobody(root: Path, number: int) -> None:
+def test_a_number_without_a_process_raises(root: Path, number: int) -> None:
     abandon(root, "run-bc012345", f"{number} 1\n")
     report = clean()
     assert (report.removed, report.killed) == (("bc012345",), ())
@@ -142,7 +142,7 @@ def test_a_root_that_others_may_write_to_is_refused(root: Path) -> None:
         clean()
 
 
-def test_to_the_last_nothing_is_left_unless_it_is_somebodys(root: Path) -> None:
+def test_to_the_last_removes_the_root_only_when_it_is_empty(root: Path) -> None:
     abandon(root, "run-bc012345")
     with RunDirectory() as run:
         clean(to_the_last=True)
@@ -158,7 +158,7 @@ def test_to_the_last_nothing_is_left_unless_it_is_somebodys(root: Path) -> None:
         assert run.path.parent == root
 
 
-def test_runs_that_begin_while_everything_is_removed_get_a_directory_all_the_same(root: Path) -> None:
+def test_a_run_that_begins_during_a_removal_gets_a_directory(root: Path) -> None:
     """The lock that a run waits for may be removed by who holds it, and the directory with it."""
     code = (
         "import sys\nfrom bicoastal.emulation.ground.identity import RunDirectory\n"

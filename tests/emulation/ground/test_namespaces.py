@@ -1,4 +1,4 @@
-"""Coasts made real: what is in them, what is not in the machine, and that nothing of them outlives a run."""
+"""Network namespaces of a run: their contents, no effect on the machine, and nothing left after the run."""
 
 import os
 import re
@@ -173,7 +173,7 @@ def test_a_congestion_control_can_be_given_to_every_program() -> None:
                     assert used.rstrip(b"\0") == b"reno"
 
 
-def test_two_runs_at_once_do_not_meet() -> None:
+def test_two_runs_at_once_are_separate() -> None:
     with (
         TwoCoasts(TOPOLOGY, stages=BRIDGED) as one,
         TwoCoasts(TOPOLOGY, stages=BRIDGED) as other,

@@ -1,4 +1,4 @@
-"""Programs on the coasts: what they write comes named, how they end is told, and signals find them."""
+"""Programs on the coasts: labelled output, exit codes and signals."""
 
 import os
 import signal
@@ -116,7 +116,7 @@ def test_both_are_waited_for_unless_told_otherwise(coasts: TwoCoasts) -> None:
     assert lines.found["stdout"] == [b"east  | late\n"] * 2
 
 
-def test_who_does_not_end_when_asked_is_killed(coasts: TwoCoasts, tmp_path: FilePath) -> None:
+def test_a_program_that_does_not_end_is_killed(coasts: TwoCoasts, tmp_path: FilePath) -> None:
     began_s = time.monotonic()
     lines = Lines(1, (tmp_path / "ready").touch)
     assert run(coasts, lines, DEAF, waiting_for(tmp_path / "ready", "true"), until="west", patience_s=0.3) == 0
@@ -128,9 +128,7 @@ def signal_us(number: signal.Signals) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-def test_a_signal_reaches_every_program_once_and_each_ends_as_it_likes(
-    coasts: TwoCoasts, number: signal.Signals
-) -> None:
+def test_a_signal_reaches_every_program_once(coasts: TwoCoasts, number: signal.Signals) -> None:
     name = number.name.removeprefix("SIG")
     script = f"trap 'echo {name}; sleep 0.2; exit $1' {name}; echo ready; while :; do sleep 0.02; done"
     lines = Lines(2, signal_us(number))
@@ -146,7 +144,7 @@ def test_a_program_without_a_trap_dies_of_the_signal_and_it_shows(coasts: TwoCoa
     assert run(coasts, Lines(2, signal_us(signal.SIGINT)), script, script) == 130
 
 
-def test_the_second_request_ends_the_deaf(coasts: TwoCoasts) -> None:
+def test_a_second_signal_kills_a_program_that_ignores_the_first(coasts: TwoCoasts) -> None:
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.2)
@@ -165,7 +163,7 @@ def test_a_signal_that_is_ignored_stays_ignored(coasts: TwoCoasts) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_when_nobody_takes_the_output_the_programs_end_and_the_reason_is_raised(coasts: TwoCoasts) -> None:
+def test_an_output_error_ends_the_programs_and_is_raised(coasts: TwoCoasts) -> None:
     def refuse(_stream: Stream, _line: bytes) -> None:
         raise BrokenPipeError
 
@@ -183,7 +181,7 @@ def test_programs_end_when_what_they_depend_on_does(coasts: TwoCoasts) -> None:
     assert lines.found["stdout"].count(b"east  | asked\n") == 1
 
 
-def test_the_terminal_is_one_programs_own(coasts: TwoCoasts, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_one_program_has_the_terminal_alone(coasts: TwoCoasts, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     lines = Lines()
     programs = [
         Program(name="east", site="east", argv=("sh", "-c", "echo mine; echo too >&2"), terminal=True),

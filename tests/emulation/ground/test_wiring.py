@@ -125,7 +125,7 @@ def test_sites_have_names_and_so_have_their_paths() -> None:
     }
 
 
-def test_a_name_that_is_none_for_a_host_is_left_out() -> None:
+def test_a_name_that_is_not_a_host_name_is_left_out() -> None:
     topology = Topology(
         sites=[Site(name="the east\n6.6.6.6 bank"), Site(name="west")],
         links=[LinkSpec(name="l", a="the east\n6.6.6.6 bank", b="west", rate_bps=1e8, delay_s=0.03)],

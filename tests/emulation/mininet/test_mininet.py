@@ -63,7 +63,7 @@ def test_paths_are_as_specified_and_leave_nothing_behind() -> None:
 
 @in_the_guest
 @pytest.mark.usefixtures("mininet")
-def test_it_keeps_what_every_backend_promises() -> None:
+def test_it_passes_the_conformance_suite() -> None:
     report = check_backend(MininetBackend(Registry.installed(), probing=False))
     report.raise_on_failure()
     assert report.unsupported == {}
@@ -71,7 +71,7 @@ def test_it_keeps_what_every_backend_promises() -> None:
 
 @in_the_guest
 @pytest.mark.usefixtures("mininet")
-def test_mn_starts_the_topology_and_everybody_reaches_everybody_in_sixty_milliseconds() -> None:
+def test_mn_starts_the_topology_and_every_host_reaches_every_other_in_sixty_milliseconds() -> None:
     done = subprocess.run(
         ["mn", "--custom", str(TOPOLOGY_FILE), "--topo", "bicoastal,planes=2", "--arp"],
         input="pingall\npingallfull\nexit\n",  # links are up a moment after they are made

@@ -1,11 +1,11 @@
-"""What a run asks of a machine, by arithmetic done by hand, and what a machine that is given can carry."""
+"""The demand of a run, calculated by hand, and the ceiling of a given machine."""
 
 import pytest
 
 from bicoastal.emulation.base import RunSpec, UnsupportedError
-from bicoastal.emulation.flows import plan_flows
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.emulation.probing.ceiling import Demand, MachineCeiling
-from bicoastal.emulation.scaled import scaled_run
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
 from helpers.small_runs import background, job, plane, planes, run_spec
@@ -33,7 +33,7 @@ def test_the_relay_with_the_most_decides() -> None:
     assert demand(TWO, job("cubic", paths=BOTH), relays=2).relayed_per_s == 6000.0
 
 
-def test_a_path_that_nobody_uses_costs_nothing_and_sharing_one_costs_no_more() -> None:
+def test_an_unused_path_costs_nothing_and_a_shared_one_counts_once() -> None:
     alone = demand(TWO, job("cubic"))
     assert alone == Demand(relayed_per_s=2000.0, own_per_s=2000.0, rate_bps=12e6)
     assert demand(TWO, job("cubic"), job("reno", name="other")) == alone
@@ -58,7 +58,7 @@ def test_a_machines_ceilings_are_shares_of_its_processors() -> None:
     assert MACHINE.rate_bps == pytest.approx(0.5 / 15e-6 * 72_000 / 2)
 
 
-def test_what_fits_is_not_divided_and_what_does_not_is_refused_with_the_scale_that_does() -> None:
+def test_a_run_above_the_ceiling_is_refused_with_a_scale_that_fits() -> None:
     small = demand(TWO, job("cubic", paths=BOTH))
     assert MACHINE.least_scale(small) == 1.0
     MACHINE.require(small)
@@ -78,7 +78,7 @@ def whole() -> RunSpec:
     return run_spec(TWO, job(shard_bytes=1_000_003, paths=BOTH, array_bytes=4000), background=(background(),))
 
 
-def test_a_scaled_run_is_divided_and_says_so() -> None:
+def test_a_scaled_run_is_divided_and_records_its_scale() -> None:
     scaled = scaled_run(whole(), 8)
     assert scaled.scale == 8
     assert [link.rate_bps for link in scaled.topology.links.values()] == [1.5e6, 4.5e6]
@@ -98,7 +98,7 @@ def test_a_payload_never_vanishes_and_an_array_never_outgrows_it() -> None:
     assert scaled_run(halves, 1e9).jobs[0].allreduce.shard_bytes == 8  # an element for each trip
 
 
-def test_one_changes_nothing_and_what_is_no_divisor_is_refused() -> None:
+def test_a_divisor_of_one_changes_nothing_and_an_invalid_one_is_refused() -> None:
     spec = whole()
     assert scaled_run(spec, 1) is spec
     for wrong in (0, -2, float("nan"), float("inf")):

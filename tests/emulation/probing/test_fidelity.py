@@ -1,4 +1,4 @@
-"""Under load, too, a path is as specified; and where it is not, the measurement tells."""
+"""A path under load is as specified, and a path that is not is detected."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +60,7 @@ def test_an_overloaded_link_carries_its_rate_behind_a_full_queue() -> None:
     assert row.lost > 0.1 * row.sent
 
 
-def test_a_link_that_is_not_as_specified_is_told() -> None:
+def test_a_link_that_is_not_as_specified_is_detected() -> None:
     with coasts_of(replace(LINK, delay_s=0.014, rate_bps=0.8e8, loss=Bernoulli(probability=0.05))) as coasts:
         coasts.wiring = replace(coasts.wiring, topology=topology(LINK))
         half, over = loaded(coasts, 0.5), loaded(coasts, 1.3)
@@ -69,9 +69,9 @@ def test_a_link_that_is_not_as_specified_is_told() -> None:
     assert over.rate_bps == pytest.approx(0.8 * 0.95 / 0.99 * over.wanted_bps, rel=0.03)
 
 
-def test_a_path_where_nothing_comes_back_is_a_failure_and_not_a_figure() -> None:
+def test_a_path_without_replies_is_a_failure() -> None:
     with (
         coasts_of(replace(LINK, events=(Outage(at_s=0.0, duration_s=60.0),)), calm=False) as coasts,
-        pytest.raises(RunFailedError, match="ping saw no round trip"),
+        pytest.raises(RunFailedError, match="ping measured no round trip"),
     ):
         loaded(coasts, 0.0, duration_s=0.3)

@@ -40,7 +40,7 @@ def test_the_tail_is_the_binomial_one(trials: int, probability: float, data: st.
 
 
 @pytest.mark.parametrize(("count", "tail"), [(0, 1.0), (1, 0.0)])
-def test_what_cannot_happen_has_no_tail(count: int, tail: float) -> None:
+def test_impossible_counts_have_probability_zero(count: int, tail: float) -> None:
     assert binomial_tail(count, 10, 0.0) == tail
     assert binomial_tail(10 - count, 10, 1.0) == tail
 
@@ -159,7 +159,7 @@ def test_a_lossless_path_may_lose_nothing() -> None:
     assert judge_loss(lossless, 1, 100, Tolerances()) == "loss: 1 of 100 packets, wanted a share of 0"
 
 
-def test_what_cannot_be_foretold_is_not_judged() -> None:
+def test_unpredictable_losses_are_not_judged() -> None:
     unknown = Expected(delay_s=0.03, spread_s=0.0, rate_bps=1e8, loss=None, clustering=1.0)
     assert judge_loss(unknown, 99, 100, Tolerances()) == ""
 

@@ -1,4 +1,4 @@
-"""A probe passes what is as specified, and stops at what is not, with both figures."""
+"""A probe accepts links as specified, and names both figures of those that are not."""
 
 import re
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import pytest
 
 from bicoastal.emulation.base import RunFailedError, UnsupportedError
 from bicoastal.emulation.ground.namespaces import TwoCoasts
-from bicoastal.emulation.probing.flights import Flight, arrival_rate, idle_time_s
 from bicoastal.emulation.probing.probe import ProbeResult, probe, require_measurable
+from bicoastal.emulation.probing.trains import PacketTrain, arrival_rate, idle_time_s
 from bicoastal.emulation.real import netem
 from bicoastal.emulation.relay.process import Relays
 from bicoastal.wan.loss import Bernoulli, GilbertElliott
@@ -65,7 +65,7 @@ def test_links_as_specified_pass() -> None:
     assert lossless == [0] * 8
 
 
-def test_links_without_impairment_are_found_out() -> None:
+def test_links_without_impairment_are_detected() -> None:
     """What a kernel without netem does, when nobody looks."""
     with TwoCoasts(topology(LINK), stages={"plane": 1}) as coasts:
         found = problems(probe(coasts, loss_time_s=0.1))
@@ -88,7 +88,7 @@ def test_each_figure_that_is_off_is_named_with_the_wanted_one(real: dict[str, ob
         assert re.search(said, problems(probe(coasts, loss_time_s=0.5)))
 
 
-def test_too_little_loss_is_off_as_well() -> None:
+def test_too_little_loss_is_a_problem_too() -> None:
     wanted = topology(replace(LINK, loss=Bernoulli(probability=0.05)))
     with pretending(topology(LINK), wanted) as coasts:
         assert re.search(r"loss: 0 of \d+ packets, wanted a share of 0\.05", problems(probe(coasts, loss_time_s=0.5)))
@@ -100,7 +100,7 @@ def test_netem_impairs_as_specified_or_says_that_the_kernel_has_none() -> None:
         try:
             netem.apply(coasts, seed=1)
         except UnsupportedError as error:
-            assert str(error).startswith("this kernel has no netem: the relay does without")  # noqa: PT017
+            assert str(error).startswith("this kernel has no netem: the relay works without it")  # noqa: PT017
         else:
             probe(coasts).require()
 
@@ -118,27 +118,27 @@ def test_netem_impairs_as_specified_or_says_that_the_kernel_has_none() -> None:
 def test_what_a_held_up_sender_left_unused_is_not_the_links_fault(
     sent_s: list[float], missing: tuple[int, ...], idle_s: float
 ) -> None:
-    flight = Flight(line=None, packet_bytes=0, count=len(sent_s), interval_s=0.6)  # type: ignore[arg-type]
-    flight.sent_s = sent_s
-    flight.arrived_s = {number: 0.0 for number in range(len(sent_s)) if number not in missing}
-    assert idle_time_s(flight, 1.0, 2.0) == pytest.approx(idle_s)
+    train = PacketTrain(line=None, packet_bytes=0, count=len(sent_s), interval_s=0.6)  # type: ignore[arg-type]
+    train.sent_s = sent_s
+    train.arrived_s = {number: 0.0 for number in range(len(sent_s)) if number not in missing}
+    assert idle_time_s(train, 1.0, 2.0) == pytest.approx(idle_s)
 
 
 @pytest.mark.parametrize("rate_bps", [20.0, 25.0, 40.0, 60.0])
 def test_the_rate_of_a_train_with_gaps_is_the_links(rate_bps: float) -> None:
     """Packets of 1 bit at 64 bit/s into a queue of 4, held up for a second after every hundredth."""
-    flight = Flight(line=None, packet_bytes=0, count=1000, interval_s=1 / 64)  # type: ignore[arg-type]
+    train = PacketTrain(line=None, packet_bytes=0, count=1000, interval_s=1 / 64)  # type: ignore[arg-type]
     free_s = 0.0
-    for number in range(flight.count):
+    for number in range(train.count):
         sent_s = number / 64 + number // 100
-        flight.sent_s.append(sent_s)
+        train.sent_s.append(sent_s)
         if free_s <= sent_s + 4 / rate_bps:
             free_s = max(free_s, sent_s) + 1 / rate_bps
-            flight.arrived_s[number] = free_s
-    assert arrival_rate(flight, 1.0, 4.0) == pytest.approx(rate_bps, rel=0.01)
+            train.arrived_s[number] = free_s
+    assert arrival_rate(train, 1.0, 4.0) == pytest.approx(rate_bps, rel=0.01)
 
 
-def test_links_that_nobody_would_wait_for_are_not_measured() -> None:
+def test_links_too_slow_to_measure_are_refused() -> None:
     require_measurable(topology(replace(LINK, rate_bps=1e6)))
     with pytest.raises(UnsupportedError, match=r"^links of 1 kbit/s are too slow to be measured in 60 s$"):
         require_measurable(topology(LINK, replace(LINK, name="slow", rate_bps=1e3)))

@@ -1,4 +1,4 @@
-"""Messages arrive whole, one by one, and an end that is gone, slow or a stranger is told apart."""
+"""Messages arrive whole and in order; a closed end, a slow end and foreign octets give different errors."""
 
 import socket
 import struct
@@ -59,7 +59,7 @@ def test_silence_ends_with_the_time_limit_also_in_the_middle_of_a_message(ends: 
 
 
 @pytest.mark.parametrize("before", [b"", b"\0\0", struct.pack("!I", 5) + b"["], ids=["clean", "length", "message"])
-def test_an_end_that_is_gone_is_told(ends: Ends, before: bytes) -> None:
+def test_a_closed_end_is_reported(ends: Ends, before: bytes) -> None:
     channel, end = ends
     end.sendall(before)
     end.close()
@@ -77,7 +77,7 @@ def test_what_is_no_message_is_refused(ends: Ends, framed: bytes) -> None:
         channel.receive(10)
 
 
-def test_a_message_that_no_one_would_take_is_not_sent(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_is_too_long_is_not_sent(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     channel, end = ends
     monkeypatch.setattr("bicoastal.emulation.processes.channel.LARGEST_MESSAGE_BYTES", 20)
     with pytest.raises(WireFormatError, match=r"^a message of 29 bytes is longer than 20$"):

@@ -1,4 +1,4 @@
-"""Only who holds a certificate of the run's own authority is heard, over TLS 1.3, and no key is left lying about."""
+"""Connections need a certificate of the run's authority and TLS 1.3, and no key is left in a readable file."""
 
 import ssl
 import stat
@@ -77,7 +77,9 @@ def strangers(tmp_path: Path) -> dict[str, ssl.SSLContext]:
 
 
 @pytest.mark.parametrize("stranger", ["no certificate", "another authority's", "TLS 1.2"])
-def test_strangers_are_refused(issued: Mapping[str, Credentials], tmp_path: Path, stranger: str) -> None:
+def test_ends_without_a_certificate_of_the_run_are_refused(
+    issued: Mapping[str, Credentials], tmp_path: Path, stranger: str
+) -> None:
     with pytest.raises(ssl.SSLError), shaken(strangers(tmp_path)[stranger], tls_context(issued[SERVICE], server=True)):
         pass
 
@@ -117,6 +119,6 @@ def test_openssl_finds_the_certificates_in_order_until_they_expire(
     assert certificate.not_valid_after_utc - datetime.now(UTC) <= timedelta(days=2)
 
 
-def test_what_is_there_already_is_not_overwritten(issued: Mapping[str, Credentials], tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(issued: Mapping[str, Credentials], tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         issue(tmp_path, [SITE])

@@ -1,4 +1,4 @@
-"""A job led through its iterations without any process: what is ordered when, and what is written down."""
+"""A job is led through its iterations without processes: its orders and its records."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 
 from bicoastal.emulation.base import RunSpec
-from bicoastal.emulation.flows import Flow, plan_flows
-from bicoastal.emulation.ledger import Tally
 from bicoastal.emulation.processes.coordination import (
     Arrived,
     BackgroundArrived,
@@ -24,6 +22,9 @@ from bicoastal.emulation.processes.coordination import (
     Verify,
 )
 from bicoastal.emulation.real.conduct import LEAD_S, PATIENCE_S, BackgroundConduct, JobConduct
+from bicoastal.emulation.traffic.flows import Flow, plan_flows
+from bicoastal.emulation.traffic.ledger import Tally
+from bicoastal.transports.base import Counters
 from bicoastal.transports.registry import Registry
 from helpers.small_runs import background, job, plane, planes, run_spec
 
@@ -93,8 +94,8 @@ class Stage:
                 offered=(Offered(flow=sends, trip=0, at_s=begins_s, payload_bytes=1000),),
                 arrived=arrived,
                 tallies={
-                    sends: Tally(wire_bytes=1100, packets=5, repairs=2, rejected=1),
-                    receives: Tally(wire_bytes=100, packets=3, rejected=4),
+                    sends: Tally(wire_bytes=1100, counters=Counters(packets=5, repairs=2, rejected=1)),
+                    receives: Tally(wire_bytes=100, counters=Counters(packets=3, rejected=4)),
                 },
             )
             self.conduct.take(site, news, 0.0)
@@ -144,7 +145,7 @@ def test_an_iteration_goes_from_preparing_to_closing_and_the_next_one_keeps_the_
     assert [(row.iteration, row.status) for row in conduct.iterations] == [(0, "ok"), (1, "ok")]
 
 
-def test_nothing_goes_on_until_both_coasts_have_answered() -> None:
+def test_the_next_step_waits_for_both_coasts() -> None:
     stage = Stage()
     stage.run_to("preparing")
     stage.orders()
@@ -155,7 +156,7 @@ def test_nothing_goes_on_until_both_coasts_have_answered() -> None:
     assert len(stage.orders()) == 1
 
 
-def test_the_row_is_made_of_both_coasts_halves() -> None:
+def test_the_row_joins_both_coasts_records() -> None:
     stage = Stage()
     stage.run_to("closing")
     stage.closed(0, 1.5)
@@ -182,7 +183,7 @@ def test_the_row_is_made_of_both_coasts_halves() -> None:
         ),
     ],
 )
-def test_what_makes_a_row_doubtful_is_said(more: dict[str, float], doubt: str) -> None:
+def test_the_reason_for_doubt_is_recorded(more: dict[str, float], doubt: str) -> None:
     stage = Stage()
     stage.run_to("closing")
     stage.closed(0, 1.5, **more)
@@ -190,7 +191,7 @@ def test_what_makes_a_row_doubtful_is_said(more: dict[str, float], doubt: str) -
     assert (row.status, row.reason) == ("degraded" if doubt else "ok", doubt)
 
 
-def test_an_iteration_that_does_not_complete_in_time_ends_the_run_and_is_written_down_as_failed() -> None:
+def test_an_iteration_that_does_not_complete_in_time_ends_the_run_and_is_recorded_as_failed() -> None:
     stage = Stage()
     stage.run_to("running")
     assert stage.conduct.due_s == 1.5 + TIME_LIMIT_S
@@ -241,7 +242,7 @@ def test_a_wrong_sum_on_either_coast_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("phase", ["preparing", "running", "verifying", "resting", "closing"])
-def test_a_run_that_ends_for_anothers_sake_orders_nothing_new_and_keeps_what_was_complete(phase: str) -> None:
+def test_a_job_that_ends_with_another_jobs_failure_keeps_its_complete_iterations(phase: str) -> None:
     stage = Stage()
     stage.run_to(phase)
     stage.orders()
@@ -296,7 +297,7 @@ def test_a_delivery_that_nobody_has_sent_fails_the_iteration_in_a_sentence() -> 
             ),
             0.0,
         )
-    reason = f"{west_sends} delivered trip 0 of iteration 0, which nobody has sent"
+    reason = f"{west_sends} delivered trip 0 of iteration 0, which was not sent"
     assert stage.conduct.failure == reason
     assert stage.conduct.done
     (row,) = stage.conduct.iterations

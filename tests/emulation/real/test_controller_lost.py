@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.real.coordinator import Conducted, Coordinator
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.control import LATEST_S
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.b4.parameters import LEAST_GRACE_S
 from bicoastal.transports.registry import Registry
 from helpers.loopback_coasts import LoopbackGround
@@ -54,7 +54,7 @@ def conduct(directory: Path, on_begin: Callable[[int, Coordinator], None], *, co
     return conducted
 
 
-def test_the_grace_covers_what_words_may_be_late_with_real_packets() -> None:
+def test_the_grace_covers_the_latest_arrival_of_a_message() -> None:
     assert LEAST_GRACE_S >= LATEST_S
 
 
@@ -92,7 +92,7 @@ def test_undisturbed_both_jobs_share_the_link(tmp_path: Path) -> None:
     assert list(tmp_path.glob("service-*"))  # the directory is the run's to remove
 
 
-def test_a_controller_that_is_killed_is_replaced_and_learns_what_is_in_force(tmp_path: Path) -> None:
+def test_a_killed_controller_is_replaced_and_learns_the_present_grants(tmp_path: Path) -> None:
     killed: list[int] = []
 
     def on_begin(iteration: int, coordinator: Coordinator) -> None:

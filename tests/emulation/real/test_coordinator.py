@@ -1,4 +1,4 @@
-"""A run conducted over the loopback interface: real processes and real sockets, and no namespace or privilege."""
+"""A run over the loopback interface: real processes and real sockets, without namespaces or privileges."""
 
 import os
 import time
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.processes.coordination import CoastPlan, Order, PathEnd
 from bicoastal.emulation.real import conduct
 from bicoastal.emulation.real.coordinator import CoastHandle, Conducted, Coordinator
 from bicoastal.emulation.testing import transports
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Topology
 from helpers.small_runs import background, job, plane, planes, run_spec
@@ -135,7 +135,7 @@ def test_another_jobs_failure_does_not_spoil_what_is_complete(tmp_path: Path) ->
         ("helpers.faulty_transports:STUCK", r"east and west did not end iteration 1 of job within 1\.2 s"),
     ],
 )
-def test_a_transport_that_takes_its_process_along_is_told_from_one_that_fails(
+def test_a_transport_that_kills_its_process_is_distinguished_from_one_that_fails(
     transport: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conduct, "PATIENCE_S", 0.2)
@@ -143,7 +143,7 @@ def test_a_transport_that_takes_its_process_along_is_told_from_one_that_fails(
         conducted(run_spec(planes(plane()), job(transport, gap_s=0.02), time_limit_s=1.0), tmp_path)
 
 
-def test_what_a_coast_cannot_do_is_unsupported_in_its_own_words(tmp_path: Path) -> None:
+def test_a_coasts_refusal_is_reported_with_its_reason(tmp_path: Path) -> None:
     narrow = Registry.installed().resolve("quic").min_mtu_bytes + 7
     with pytest.raises(UnsupportedError, match=r"^quic over UDP needs packets of \d+ bytes; plane0 takes \d+$"):
         conducted(run_spec(planes(plane(mtu_bytes=narrow)), job("quic")), tmp_path)
@@ -159,14 +159,14 @@ def test_every_run_has_a_secret_of_its_own_that_both_coasts_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[CoastPlan] = []
-    tell = CoastHandle.tell
+    tell = CoastHandle.send
 
     def overhear(handle: CoastHandle, order: Order) -> None:
         if isinstance(order, CoastPlan):
             plans.append(order)
         tell(handle, order)
 
-    monkeypatch.setattr(CoastHandle, "tell", overhear)
+    monkeypatch.setattr(CoastHandle, "send", overhear)
     spec = run_spec(planes(plane()), job("quic", shard_bytes=10_000))
     for _ in range(2):
         assert conducted(spec, tmp_path).failure == ""

@@ -1,4 +1,4 @@
-"""A link as queueing disciplines, word for word, and what they cannot say. Syntax: tc-netem(8), tc(8)."""
+"""The words of queueing disciplines for a link, and what they cannot express. Syntax: tc-netem(8), tc(8)."""
 
 from dataclasses import replace
 
@@ -6,7 +6,9 @@ import pytest
 
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.emulation.ground.wiring import plan_wiring
+from bicoastal.emulation.links.directed_link import DirectedLink
 from bicoastal.emulation.real.netem import commands, link_stages, path_stages, stage_counts
+from bicoastal.emulation.streams import stream
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.schedule import Outage, RateStep
@@ -15,8 +17,8 @@ from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 LINK = LinkSpec(name="plane", a="east", b="west", rate_bps=1e9, delay_s=0.03)
 
 
-def words(link: LinkSpec, **settings: object) -> list[str]:
-    return [" ".join(stage) for stage in link_stages(link, **settings)]
+def words(link: LinkSpec, *, back: bool = False, **settings: int) -> list[str]:
+    return [" ".join(stage) for stage in link_stages(DirectedLink(spec=link, back=back), **settings)]
 
 
 def test_a_plain_link_is_a_queue_and_a_wire() -> None:
@@ -41,7 +43,7 @@ def test_a_queue_that_holds_no_packet_beside_the_one_being_sent_is_refused() -> 
     """What tbf has at least is one more than the link would: twice the queue."""
     refusal = r"^netem cannot express a queue of less than 1\.5 packets, which link 'plane' has; the relay can$"
     with pytest.raises(UnsupportedError, match=refusal):
-        link_stages(replace(LINK, queue_bytes=2306))
+        words(replace(LINK, queue_bytes=2306))
 
 
 def test_encapsulation_counts_on_the_wire() -> None:
@@ -66,7 +68,7 @@ def test_encapsulation_counts_on_the_wire() -> None:
         ),
     ],
 )
-def test_losses_are_said_in_percent(loss: LossSpec, said: str) -> None:
+def test_losses_are_written_in_percent(loss: LossSpec, said: str) -> None:
     assert words(replace(LINK, loss=loss))[1] == f"netem limit 57819 delay 30000us rate 1000000000bit 24{said}"
 
 
@@ -92,8 +94,8 @@ def test_packets_held_back_are_held_back_in_a_stage_of_their_own() -> None:
 def test_duplicates_corruption_and_seed() -> None:
     link = replace(LINK, duplicate=0.001, corrupt=1e-5)
     assert (
-        words(link, seed=7)[1]
-        == "netem limit 57819 delay 30000us rate 1000000000bit 24 duplicate 0.1% corrupt 0.001% seed 7"
+        words(link, seed=7)[1] == "netem limit 57819 delay 30000us rate 1000000000bit 24 duplicate 0.1% corrupt 0.001% "
+        f"seed {stream(7, 'netem/plane/forth').getrandbits(63)}"
     )
 
 
@@ -111,7 +113,7 @@ def test_what_netem_cannot_express_is_named(loss: LossSpec, named: str) -> None:
     with pytest.raises(
         UnsupportedError, match=f"^netem cannot express {named}, which link 'plane' has; the relay can$"
     ):
-        link_stages(replace(LINK, loss=loss))
+        words(replace(LINK, loss=loss))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_what_netem_cannot_express_is_named(loss: LossSpec, named: str) -> None:
 def test_a_schedule_is_refused(event: RateStep | Outage) -> None:
     refusal = r"^netem cannot change link 'plane' while a run goes on; the relay can$"
     with pytest.raises(UnsupportedError, match=refusal):
-        link_stages(replace(LINK, events=(event,)))
+        words(replace(LINK, events=(event,)))
 
 
 def two_hops() -> Topology:
@@ -156,14 +158,10 @@ def test_every_stage_sits_where_packets_leave_a_bridge() -> None:
 
 
 def test_each_direction_of_each_link_is_seeded_by_its_name() -> None:
-    asked: list[tuple[str, str]] = []
-
-    def seeds(link: str, direction: str) -> int:
-        asked.append((link, direction))
-        return len(asked)
-
-    path_stages(two_hops(), "via", seeds)
-    assert asked == [("short", "forth"), ("long", "back"), ("long", "forth"), ("short", "back")]
+    names = [["short/forth", "long/back"], ["long/forth", "short/back"]]
+    drawn = [[str(stream(5, f"netem/{name}").getrandbits(63)) for name in way] for way in names]
+    stages = path_stages(two_hops(), "via", 5)
+    assert [[stage[-1] for stage in way if "seed" in stage] for way in stages] == drawn
 
 
 def test_paths_that_share_a_link_are_refused() -> None:

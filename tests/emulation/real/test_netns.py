@@ -49,7 +49,7 @@ def link(record: RunRecord, direction: str, name: str = "plane0") -> LinkRecord:
 
 
 @pytest.mark.parametrize("transport", [PLAIN, "adaptive", "kernel-cubic", "kernel-adaptive"])
-def test_it_keeps_the_promises_of_every_world(transport: str) -> None:
+def test_it_passes_the_conformance_suite(transport: str) -> None:
     report = check_backend(BACKEND, transport=TransportUse(name=transport))
     assert report.ok, str(report)
     assert report.real_time
@@ -58,7 +58,7 @@ def test_it_keeps_the_promises_of_every_world(transport: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["reno", "cubic", "kernel-reno", "kernel-mptcp", "quic"])
-def test_it_keeps_the_promises_with_the_other_transports_too(transport: str) -> None:
+def test_it_passes_the_conformance_suite_with_other_transports(transport: str) -> None:
     report = check_backend(BACKEND, transport=TransportUse(name=transport))
     assert report.ok, str(report)
 
@@ -100,7 +100,7 @@ def test_the_tail_of_every_burst_is_lost_and_nothing_else(transport: str, patter
 
 
 @pytest.mark.parametrize("transport", ["cubic", "kernel-cubic"])
-def test_as_much_is_lost_as_chance_would_have_it(transport: str) -> None:
+def test_the_number_of_losses_is_binomial(transport: str) -> None:
     loss = 0.02
     record = run(
         spec_of(transport, changes={"loss": Bernoulli(probability=loss), "delay_s": 0.001}, shard_bytes=1_000_000)
@@ -112,7 +112,7 @@ def test_as_much_is_lost_as_chance_would_have_it(transport: str) -> None:
     assert sum(flow.repairs for flow in record.flows) >= 0.5 * lost  # some of what is lost are acknowledgements
 
 
-def test_what_links_do_in_an_iteration_is_done_in_that_one() -> None:
+def test_link_events_of_an_iteration_happen_in_it() -> None:
     event = Outage(at_s=0.0, duration_s=0.3, iteration=1)
     record = run(spec_of("kernel-cubic", changes={"events": (event,)}, iterations=3, gap_s=0.2))
     took = [row.completion_s or 0.0 for row in iterations(record)]
@@ -153,7 +153,7 @@ def test_two_runs_at_once_do_not_disturb_each_other() -> None:
         assert sum(flow.rejected for flow in record.flows) == 0
 
 
-def test_what_a_run_asks_for_beyond_the_ceiling_is_refused_with_it() -> None:
+def test_a_run_above_the_ceiling_is_refused_with_the_ceiling() -> None:
     spec = spec_of("kernel-cubic", changes={"rate_bps": 400e9})
     with pytest.raises(UnsupportedError, match=r"^400 Gbit/s over all links is more than the .*bit/s that this"):
         BACKEND.run(spec)

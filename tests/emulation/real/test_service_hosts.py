@@ -1,4 +1,4 @@
-"""Services of any transport in processes of their own, and how a run ends when they do not what they should."""
+"""Services of any transport in separate processes, and how a run ends when they fail."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bicoastal.emulation.base import RunFailedError, RunSpec, UnsupportedError
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.real.coordinator import Conducted, Coordinator
 from bicoastal.emulation.real.service_hosts import MOST_RESTARTS, ServiceHosts
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.topology import Site, Topology
 from helpers.loopback_coasts import LoopbackGround
@@ -99,7 +99,7 @@ def test_without_services_nothing_is_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_service_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
+def test_a_service_that_dies_too_often_ends_the_run(tmp_path: Path) -> None:
     killed: list[int] = []
     spec = run_spec(topology(), job("b4", iterations=300, gap_s=0.1), time_limit_s=30.0)
 

@@ -1,4 +1,4 @@
-"""What is read from frames and what may be done to them, on frames that scapy made."""
+"""Reading frames and flipping bits in them, on frames that scapy made."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_a_datagram_says_how_many_of_its_burst_follow(left: int | None) -> None:
         assert classify(datagram(tos)) == left
 
 
-def test_a_long_way_before_the_tail_all_are_alike() -> None:
+def test_long_tails_have_the_same_mark() -> None:
     assert DscpBursts().start()(datagram(burst_to_tos(5000, 0))) == 62
     assert burst_to_tos(5000, 2) == 0xFE
 
@@ -109,7 +109,7 @@ def test_the_way_back_may_have_bursts_of_other_sizes() -> None:
     assert transfer(alike.start(back=True), [1500, 1000]) == [1, 0, 0]
 
 
-def test_what_is_not_of_the_known_port_is_left_alone() -> None:
+def test_other_ports_are_not_classified() -> None:
     classify = TcpBursts(port=5001, burst_bytes=(3000,)).start()
     assert transfer(classify, [3000], dport=22) == [None, None, None]
     assert classify(datagram()) is None

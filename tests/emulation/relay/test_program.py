@@ -1,4 +1,4 @@
-"""The relay with real packets: as late, as slow and as lossy as the links say, and honest about itself."""
+"""The relay with real packets: delays, rates and losses as specified, and a correct report."""
 
 import os
 import signal
@@ -150,7 +150,7 @@ def test_a_corrupt_frame_fails_its_checksum_and_is_dropped_by_the_receiver() -> 
         assert relays.report().links[0].corrupted == 10
 
 
-def test_the_tail_of_our_own_bursts_is_told_by_their_marks() -> None:
+def test_the_tail_of_our_own_bursts_is_recognised_by_its_marks() -> None:
     topology = one_path(replace(LINK, loss=TailOfBurst(packets=2)))
     with (
         TwoCoasts(topology) as coasts,
@@ -275,7 +275,7 @@ def test_a_relay_without_interfaces_is_refused_in_one_sentence() -> None:
 
 
 @pytest.mark.slow
-def test_half_a_gigabit_of_tcp_passes_and_half_of_that_punctually() -> None:
+def test_half_a_gigabit_of_tcp_passes_and_half_of_that_on_time() -> None:
     with TwoCoasts(one_path(replace(LINK, rate_bps=2e9, delay_s=2e-3))) as coasts, Relays(coasts, seed=1):
         assert 250_000_000 * 8 / transfer(coasts, 250_000_000) > 500e6
     reports = []

@@ -1,4 +1,4 @@
-"""What a relay is told and answers, what its report says of itself, and what several make together."""
+"""Orders to a relay and its answers, the troubles in its report, and the joined report of several."""
 
 import socket
 import struct
@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from bicoastal.emulation.lateness import Lateness
 from bicoastal.emulation.processes.channel import Channel
 from bicoastal.emulation.processes.wire_format import WireFormatError
+from bicoastal.emulation.realtime.lateness import Lateness
 from bicoastal.emulation.records import LinkRecord, QueueSample
 from bicoastal.emulation.relay.frames import DscpBursts, TcpBursts
 from bicoastal.emulation.relay.protocol import (
@@ -24,7 +24,7 @@ from bicoastal.emulation.relay.protocol import (
     RelayPath,
     RelayPlan,
     RelayReport,
-    Report,
+    ReportRequest,
     Restart,
 )
 from bicoastal.wan.loss import Bernoulli
@@ -57,11 +57,11 @@ REPORT = RelayReport(
 )
 
 
-def test_a_punctual_relay_has_no_troubles() -> None:
+def test_a_relay_that_is_on_time_has_no_troubles() -> None:
     assert REPORT.troubles() == ()
 
 
-def test_each_trouble_is_told_with_its_figure() -> None:
+def test_each_trouble_is_named_with_its_figure() -> None:
     late = replace(
         REPORT,
         lateness=replace(PUNCTUAL, p99_s=1.234e-3),
@@ -83,7 +83,7 @@ def test_limits_are_the_callers_to_choose() -> None:
     assert len(REPORT.troubles(p99_limit_s=80e-6, cpu_limit=0.5)) == 2
 
 
-def test_relays_side_by_side_make_one_report() -> None:
+def test_several_relays_make_one_report() -> None:
     other = replace(
         REPORT,
         busiest_cpu_share=0.9,
@@ -121,7 +121,7 @@ PLAN = RelayPlan(
         replace(PLAN, processor=3, sample_interval_s=0.01, calm=True, real_time=False),
         Restart(seed=2, epoch_s=0.0, bursts={"p": DscpBursts()}),
         BeginIteration(iteration=3, begins_s=4.5),
-        Report(stop=True),
+        ReportRequest(stop=True),
     ],
     ids=lambda order: type(order).__name__,
 )
@@ -135,15 +135,17 @@ def test_every_answer_arrives_as_it_was_given(answer: Answer) -> None:
 
 
 def test_an_answer_is_no_order() -> None:
-    with pytest.raises(WireFormatError, match=r"^'Ready' is not one of RelayPlan, Restart, BeginIteration, Report$"):
+    with pytest.raises(
+        WireFormatError, match=r"^'Ready' is not one of RelayPlan, Restart, BeginIteration, ReportRequest$"
+    ):
         ORDERS.decode(ANSWERS.encode(Ready()))
 
 
 @pytest.mark.parametrize(
     ("octets", "reason"),
     [
-        (ORDERS.encode(Report()), "an order came to a relay that has no plan yet"),
-        (b'{"Exit":{}}', "'Exit' is not one of RelayPlan, Restart, BeginIteration, Report"),
+        (ORDERS.encode(ReportRequest()), "an order came to a relay that has no plan yet"),
+        (b'{"Exit":{}}', "'Exit' is not one of RelayPlan, Restart, BeginIteration, ReportRequest"),
         (b"\x80\x04.", "it is not JSON: "),
     ],
     ids=["out of turn", "unknown", "no JSON"],

@@ -1,4 +1,4 @@
-"""Control messages on their way: octet for octet, late by the propagation delay, lost when they are from the past."""
+"""Control messages: unchanged octets, the propagation delay, and the loss of messages that are too old."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A controller in a process of its own: whom it hears, whom it turns away, and what becomes of garbage."""
+"""A controller in a separate process: accepted peers, refused peers, and invalid messages."""
 
 import socket
 import ssl
@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from bicoastal.emulation.driver import APPLICATION, Driver
-from bicoastal.emulation.flows import plan_flows
 from bicoastal.emulation.processes.coordination import ServiceAddress
 from bicoastal.emulation.processes.credentials import Credentials, tls_context
 from bicoastal.emulation.real.service_hosts import ServiceHosts
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.records import NoticeRecord
 from bicoastal.emulation.service.authority import issue
 from bicoastal.emulation.service.control import ControlMessage
 from bicoastal.emulation.service.link import ServiceLink
-from bicoastal.emulation.service.program import MOST_STRANGERS
+from bicoastal.emulation.service.program import MOST_UNIDENTIFIED
 from bicoastal.emulation.service.tls_stream import TlsStream
+from bicoastal.emulation.traffic.flows import plan_flows
 from bicoastal.transports.b4.messages import AgentState, Grant, PathReport, decode
 from bicoastal.transports.base import Datagram
 from bicoastal.transports.registry import Registry
@@ -160,7 +160,7 @@ def test_coasts_get_their_grants_when_the_delay_to_the_site_has_passed(controlle
     assert "service-turned-away" not in told
 
 
-def test_a_coast_speaks_for_the_flows_that_begin_at_its_site_and_for_no_others(controller: Controller) -> None:
+def test_a_coast_may_send_only_for_the_flows_that_begin_at_its_site(controller: Controller) -> None:
     with peer(controller.address("west")) as west:
         west.say(controller, 1, announcement(controller.flows[1].name))  # it is east's
         west.say(controller, 7, announcement("nobody's"))
@@ -185,7 +185,7 @@ def strangers_context(controller: Controller) -> ssl.SSLContext:
     return context
 
 
-def test_who_has_no_certificate_of_the_run_gets_nothing_and_is_counted(controller: Controller, tmp_path: Path) -> None:
+def test_a_peer_without_a_certificate_of_the_run_is_refused_and_counted(controller: Controller, tmp_path: Path) -> None:
     address = controller.address("west")
     other = tmp_path / "other"
     other.mkdir()
@@ -211,10 +211,10 @@ def test_who_has_no_certificate_of_the_run_gets_nothing_and_is_counted(controlle
     assert any("CERTIFICATE_VERIFY_FAILED" in detail for detail in counted)
 
 
-def test_strangers_who_say_nothing_take_nobodys_place(controller: Controller) -> None:
+def test_silent_connections_do_not_displace_a_coast(controller: Controller) -> None:
     address = controller.address("west")
     with ExitStack() as stack:
-        for _ in range(MOST_STRANGERS + 8):
+        for _ in range(MOST_UNIDENTIFIED + 8):
             silent = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             silent.connect(address.socket)
         deadline_s = time.monotonic() + 30
@@ -229,10 +229,10 @@ def test_strangers_who_say_nothing_take_nobodys_place(controller: Controller) ->
         assert heard
     counted = [detail for detail in controller.finish()["service-turned-away"] if "in all" in detail]
     assert any("too many at once" in detail for detail in counted)
-    assert f"{MOST_STRANGERS} in all: it does not say who it is" in counted
+    assert f"{MOST_UNIDENTIFIED} in all: it does not say who it is" in counted
 
 
-def test_who_talks_at_length_is_cut_off_and_the_others_are_heard(controller: Controller) -> None:
+def test_a_message_that_is_too_long_closes_only_its_own_stream(controller: Controller) -> None:
     with peer(controller.address("west")) as west:
         west.send_raw(_LENGTH.pack(2**31) + bytes(1000))
         assert west.hear() == b""

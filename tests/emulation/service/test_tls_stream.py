@@ -1,4 +1,4 @@
-"""A stream of messages over TLS: whole and in order, and closed with a reason whatever the other end does."""
+"""A stream of messages over TLS: whole and in order, and closed with a reason after any error."""
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bicoastal.emulation.processes.credentials import Credentials, identities, tls_context
-from bicoastal.emulation.realtime import RealClock
+from bicoastal.emulation.realtime.real_clock import RealClock
 from bicoastal.emulation.service.authority import issue
 from bicoastal.emulation.service.tls_stream import LARGEST_MESSAGE_BYTES, TlsStream
 
@@ -92,7 +92,7 @@ def test_messages_that_are_too_long_or_come_too_late_are_refused(ends: tuple[End
         client.stream.send(b"x")
 
 
-def test_who_takes_nothing_is_left(ends: tuple[End, End], clock: RealClock) -> None:
+def test_a_stream_whose_other_end_does_not_read_is_closed(ends: tuple[End, End], clock: RealClock) -> None:
     client, server = ends
     clock.on_readable(server.stream._socket.fileno(), None)
     for _ in range(100):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bicoastal.experiments.analysis.comparison import compare, percentile, to_document, to_table
+from bicoastal.experiments.analysis.comparison import compare, comparison_document, percentile
 from bicoastal.experiments.runs.runner import plan, run_all
 from bicoastal.experiments.runs.store import RunRow, Store
 from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.experiments.terminal.tables import to_table
 from helpers.fake_backends import BOUND_S, TRANSPORTS, WORLD, record
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
@@ -40,11 +41,12 @@ def of_completions(tmp_path, completions_s, jobs=("job",), scenario=SCENARIO):
         seed=0,
         scale=1.0,
         setup="",
-        conditions=(),
+        options=(),
         notes=(),
         status=made.status,
         reason=made.reason,
         array_note="",
+        spec=spec,
     )
     with Store(tmp_path) as store:
         store.write(row, made)
@@ -71,7 +73,7 @@ def test_a_failed_iteration_is_infinitely_slow():
 
 def test_the_document_has_the_figures_of_the_runs(tmp_path):
     completions_s = [BOUND_S * factor for factor in (4.0, 2.0, 1.25, 1.0, 5.0)]
-    document = to_document(of_completions(tmp_path, completions_s))
+    document = comparison_document(of_completions(tmp_path, completions_s))
     assert document == {
         "scenario": "coast-to-coast",
         "backend": "plain",
@@ -97,7 +99,7 @@ def test_the_document_has_the_figures_of_the_runs(tmp_path):
 
 
 def test_the_keys_stand_in_the_order_of_the_design(tmp_path):
-    text = json.dumps(to_document(run(tmp_path, "adaptive")))
+    text = json.dumps(comparison_document(run(tmp_path, "adaptive")))
     assert text.startswith(
         '{"scenario": "coast-to-coast", "backend": "plain", "scale": 1.0, "bound_s": 0.05, "transports"'
     )
@@ -116,7 +118,7 @@ def test_p99_takes_100_iterations(tmp_path):
 
 
 def test_an_unsupported_transport_has_no_figures_but_a_reason(tmp_path):
-    document = to_document(run(tmp_path, "unfit"))
+    document = comparison_document(run(tmp_path, "unfit"))
     assert document["bound_s"] is None
     assert document["transports"] == [
         {
@@ -137,14 +139,14 @@ def test_an_unsupported_transport_has_no_figures_but_a_reason(tmp_path):
 
 
 def test_a_failed_iteration_is_counted_and_takes_the_maximum_away(tmp_path):
-    (result,) = to_document(of_completions(tmp_path, [0.1, 0.2, None]))["transports"]
+    (result,) = comparison_document(of_completions(tmp_path, [0.1, 0.2, None]))["transports"]
     assert (result["status"], result["n"], result["failed"]) == ("failed", 3, 1)
     assert result["completion_s"] == {"min": 0.1, "p50": 0.2, "p99": None, "max": None}
     assert result["overhead"] == pytest.approx(3 * 1100 / (2 * 1000) - 1)  # sent three times, delivered twice
 
 
 def test_a_run_in_which_nothing_arrived_has_no_figures(tmp_path):
-    (result,) = to_document(of_completions(tmp_path, [None, None]))["transports"]
+    (result,) = comparison_document(of_completions(tmp_path, [None, None]))["transports"]
     assert (result["n"], result["failed"], result["overhead"], result["efficiency_p50"]) == (2, 2, None, None)
 
 

@@ -12,8 +12,9 @@ import pytest
 from bicoastal.experiments import cli
 from bicoastal.experiments.commands import compare as comparing
 from bicoastal.experiments.commands.listing import to_lines
-from bicoastal.experiments.figures.files import OVERVIEW, SERIES
 from bicoastal.experiments.runs.store import Store, StoreError
+from bicoastal.experiments.terminal.pictures import OVERVIEW, SERIES
+from bicoastal.interface import results
 
 pytestmark = pytest.mark.usefixtures("plain_world")
 
@@ -136,7 +137,7 @@ def test_what_will_not_be_writable_is_told_before_anything_runs(taken, capsys, t
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert printed.err.startswith("bicoastal: here/")
     (tmp_path / "here" / taken).rmdir()
-    with Store.existing(tmp_path / "here") as store:
+    with Store(tmp_path / "here") as store:
         assert store.runs() == []
 
 
@@ -214,7 +215,7 @@ def test_an_interruption_is_told_in_one_line(monkeypatch, capsys):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparing, "run_all", interrupted)
+    monkeypatch.setattr(results, "run_all", interrupted)
     assert compare() == 130
     assert capsys.readouterr().err.splitlines()[-1] == "bicoastal: interrupted; what was finished is kept"
 

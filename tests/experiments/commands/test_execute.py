@@ -17,8 +17,8 @@ import pytest
 
 from bicoastal.emulation.base import UnsupportedError
 from bicoastal.experiments import cli
-from bicoastal.experiments.commands.execute import coast_sites, require_no_training
 from bicoastal.experiments.scenario.tables import ScenarioError
+from bicoastal.interface.programs import coast_sites, require_no_training
 from bicoastal.wan.loss import Bernoulli, Combined, TailOfBurst
 from bicoastal.wan.schedule import Outage
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology

@@ -118,9 +118,9 @@ def test_a_file_of_ones_own_is_read(capsys: pytest.CaptureFixture[str], tmp_path
     [
         (["--deployment", "gpt4"], "there is no deployment 'gpt4'; there are gpt3-sakuraone, "),
         (["--deployment", "none.toml"], "none.toml: there is no such file"),
-        (["--set", "plant.wan_rtt=60"], "--set plant.wan_rtt: 60 is not text with a unit"),
-        (["--set", "plant.wann=1"], "--set plant.wann: there is no such key; expected sites, racks, "),
-        (["--set", "planet.wan=1"], "hundred-trillion.toml: planet: there is no such key"),
+        (["--set", "plant.wan_rtt=60"], "--set plant.wan_rtt: 60 is not a time such as"),
+        (["--set", "plant.wann=1"], "--set plant.wann: is not a known key; did you mean 'wan'"),
+        (["--set", "planet.wan=1"], "hundred-trillion.toml: planet: is not a known key; did you mean 'plant'"),
         (["--set", "plant=1"], "--set plant: expected a section and a key"),
         (["--set", "plant.wan.rate=1"], "--set plant.wan.rate: expected a table and a key, such as plant.wan_rtt"),
         (["--set", "name.x=1"], "--set name.x: name is 'hundred-trillion', not a table"),

@@ -138,7 +138,7 @@ def test_killed_fifty_times_at_any_moment_it_leaves_nothing(
 
 RUN = """
 from bicoastal.emulation.real.netns import NetnsBackend
-from bicoastal.emulation.scaled import scaled_run
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.experiments.scenario.overrides import parse_override
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.transports.registry import Registry

@@ -9,7 +9,7 @@ from matplotlib.image import imread
 
 from bicoastal.experiments.cli import main
 from bicoastal.experiments.extrapolation.tails.models import MODELS, WITHOUT_MODEL
-from bicoastal.experiments.figures.files import EXPOSED, STAGES
+from bicoastal.experiments.terminal.pictures import EXPOSED, STAGES
 from bicoastal.transports.registry import Registry
 
 EASY = ["--set", "assumptions.wan_trips=1", "--set", "assumptions.chunks=8", "--set", "plant.wan_rtt='20 ms'"]

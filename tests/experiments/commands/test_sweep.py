@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from bicoastal.emulation.base import RunFailedError
 from bicoastal.experiments import cli
 from bicoastal.experiments.analysis.groups import groups_of, varied
-from bicoastal.experiments.figures.curves import axis_positions, draw_curves
+from bicoastal.experiments.figures.curves import axis_positions, curve_figures
 from bicoastal.experiments.runs.store import Store
 from helpers.fake_backends import TRANSPORTS, PlainBackend
 
@@ -100,7 +100,7 @@ def test_resuming_runs_only_what_is_not_there_and_ends_with_the_same(capsys, mon
     run = PlainBackend.run
     with monkeypatch.context() as patched:
         patched.setattr(PlainBackend, "run", slow_link_fails)
-        patched.setattr("bicoastal.experiments.commands.sweep.run_all", _in_this_process)
+        patched.setattr("bicoastal.interface.results.run_all", _in_this_process)
         assert sweep("--json", "--out", "part") == 1
     assert json.loads(capsys.readouterr().out)["points"][1]["transports"][0]["reason"] == "the machine was late"
     assert sweep("--json", "--out", "part", "--resume") == 0
@@ -199,7 +199,7 @@ def test_nothing_is_drawn_where_nothing_is_varied_or_nothing_ran(tmp_path):
     assert sweep("--transport", "unfit", "--out", "none") == 3
     for name in ("one", "none"):
         with Store.existing(tmp_path / name) as store:
-            assert draw_curves(groups_of(store), TRANSPORTS, tmp_path) == []
+            assert curve_figures(groups_of(store), TRANSPORTS) == {}
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

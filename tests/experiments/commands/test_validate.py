@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bicoastal.experiments import cli
-from bicoastal.experiments.commands import validate
 from bicoastal.experiments.scenario.deployment import load_deployment
 from bicoastal.experiments.scenario.tables import ScenarioError
+from bicoastal.experiments.validation.checks import check_published
 from bicoastal.experiments.validation.published import FIGURES, Computed
 from bicoastal.experiments.validation.references import load_references, read_reference
 
@@ -22,7 +22,7 @@ def document(name: str = "hundred-trillion") -> dict[str, Any]:
 
 
 def test_every_derived_and_plausible_figure_is_within_its_tolerance() -> None:
-    checks = validate.check_all(load_references())
+    checks = check_published(load_references())
     assert {check.figure.name for check in checks if check.verdict == "off"} == set()
     assert sum(check.figure.status == "derived" for check in checks) >= 11
     assert sum(check.figure.status == "plausible" for check in checks) >= 11
@@ -113,7 +113,7 @@ def test_a_derived_figure_that_moves_ends_with_1(
 )
 def test_a_figure_is_judged_by_its_kind(status: str, value: float | None, verdict: str) -> None:
     reference = read_reference({"source": "x", "figure": [{"name": "n", "value": 100.0, "status": status}]}, "r")
-    (check,) = validate.check_all([reference], {"n": lambda _: Computed(value=value)})
+    (check,) = check_published([reference], {"n": lambda _: Computed(value=value)})
     assert check.verdict == verdict
 
 

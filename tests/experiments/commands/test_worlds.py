@@ -6,10 +6,18 @@ from statistics import median
 
 import pytest
 
-from bicoastal.emulation.scaled import scaled_run
+from bicoastal.emulation.limits.scaled import scaled_run
 from bicoastal.emulation.simulator import SimulatorBackend
 from bicoastal.experiments.cli import main
-from bicoastal.experiments.commands.worlds import Analytic, Case, Cell, Row, Run, compare_worlds, standard_cases
+from bicoastal.experiments.validation.worlds import (
+    Analytic,
+    Case,
+    Run,
+    WorldCell,
+    WorldRow,
+    compare_worlds,
+    standard_cases,
+)
 from bicoastal.transports.registry import Registry
 
 
@@ -51,10 +59,10 @@ def test_one_figure_is_made_of_all_seeds_and_the_same_seeds_agree() -> None:
 
 
 def test_worlds_disagree_by_the_largest_median_over_the_smallest() -> None:
-    def cell(world: str, median_s: float | None) -> Cell:
-        return Cell(world=world, transport="reno", median_s=median_s, n=1, status="ok")
+    def cell(world: str, median_s: float | None) -> WorldCell:
+        return WorldCell(world=world, transport="reno", median_s=median_s, n=1, status="ok")
 
-    row = Row(
+    row = WorldRow(
         scenario="lossless",
         transport="reno",
         scale=20,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from bicoastal.experiments.analysis.comparison import compare
-from bicoastal.experiments.figures.series import CWND_UNITS, RATE_UNITS, draw_series, unit_for
-from bicoastal.experiments.figures.style import looks_of
+from bicoastal.experiments.figures.series import CWND_UNITS, RATE_UNITS, series_figure, unit_for
 from bicoastal.experiments.runs.runner import plan, run_all
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.scenario import load_scenario
@@ -21,7 +20,7 @@ def draw(tmp_path):
         with Store(tmp_path) as store:
             run_all(tasks, store, WORLD, workers=0)
             comparison = compare(store, [task.key for task in tasks])
-            figure = draw_series(store, comparison, comparison.transports, looks_of(transports, TRANSPORTS))
+            figure = series_figure(store, comparison, TRANSPORTS)
         return [figure.axes[row : row + 2] for row in (0, 2, 4)], figure
 
     return drawn

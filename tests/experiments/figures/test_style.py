@@ -1,15 +1,17 @@
 import hashlib
+from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
 
 from bicoastal.experiments.analysis.comparison import compare
-from bicoastal.experiments.figures.files import OVERVIEW, SERIES
-from bicoastal.experiments.figures.overview import draw_comparison
+from bicoastal.experiments.figures.overview import overview_figure
+from bicoastal.experiments.figures.series import series_figure
 from bicoastal.experiments.figures.style import looks_of
 from bicoastal.experiments.runs.runner import plan, run_all
 from bicoastal.experiments.runs.store import Store, StoreError
 from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.experiments.terminal.pictures import OVERVIEW, SERIES, write_figures
 from helpers.fake_backends import TRANSPORTS, WORLD, transport
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
@@ -19,7 +21,12 @@ def draw(tmp_path, *transports, sampled=True):
     tasks = plan(SCENARIO, backend="plain", transports=transports, seeds=[0], sampled=sampled)
     with Store(tmp_path) as store:
         run_all(tasks, store, WORLD, workers=0)
-        return draw_comparison(store, compare(store, [task.key for task in tasks]), TRANSPORTS, tmp_path)
+        comparison = compare(store, [task.key for task in tasks])
+        figures = {
+            OVERVIEW: overview_figure(comparison, TRANSPORTS),
+            SERIES: series_figure(store, comparison, TRANSPORTS),
+        }
+        return [Path(path) for path in write_figures(tmp_path, figures)]
 
 
 def colours(path):

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bicoastal.experiments.runs.runner import _no_interrupts, _sentence, plan, run_all
+from bicoastal.experiments.basics.interruption import TerminatedError
+from bicoastal.experiments.runs.runner import _sentence, plan, run_all
 from bicoastal.experiments.runs.store import FILE_NAME, Store
+from bicoastal.experiments.runs.workers import without_interrupts
 from bicoastal.experiments.scenario.scenario import load_scenario
-from bicoastal.experiments.terminal.console import TerminatedError
 from helpers.fake_backends import TRANSPORTS, WORLD
 
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)
@@ -159,7 +160,7 @@ def test_an_interruption_in_this_process_is_a_person_s_and_ends_all(tmp_path, tr
 
 
 def test_workers_cannot_be_interrupted_even_while_they_start():
-    with _no_interrupts():
+    with without_interrupts():
         shown = subprocess.check_output(["/bin/grep", "SigBlk", "/proc/self/status"], text=True)
     assert int(shown.split()[1], 16) & (1 << (signal.SIGINT - 1))
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -11,7 +11,7 @@ from bicoastal.emulation.records import RunRecord
 from bicoastal.emulation.registry import GROUP, BackendRegistry
 from bicoastal.experiments import cli
 from bicoastal.experiments.runs.notes import scale_notes
-from bicoastal.experiments.runs.runner import World, plan
+from bicoastal.experiments.runs.runner import Registries, plan
 from bicoastal.experiments.runs.scale import fitting_divisor, make_backend, parse_divisor
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.experiments.scenario.tables import ScenarioError
@@ -45,7 +45,7 @@ BACKENDS = BackendRegistry(
         "narrow": EntryPoint(name="narrow", value=f"{__name__}:NarrowBackend", group=GROUP),
     }
 )
-WORLD = World(backends=BACKENDS, transports=TRANSPORTS)
+WORLD = Registries(backends=BACKENDS, transports=TRANSPORTS)
 SCENARIO = load_scenario("coast-to-coast", TRANSPORTS)  # 4 planes of 5 Gbit/s, 57.13 MB, RTT 60 ms, MTU 9000
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bicoastal.experiments import cli
 from bicoastal.experiments.analysis.groups import distinct, groups_of
-from bicoastal.experiments.runs.setups import conditions_of, setup_key
+from bicoastal.experiments.runs.setups import conditions, setup_key
 from bicoastal.experiments.runs.store import Store
 from bicoastal.experiments.scenario.scenario import load_scenario
 from bicoastal.wan.topology import Topology
@@ -124,6 +124,10 @@ def test_seeds_transports_words_and_names_of_runs_make_no_other_setup():
     assert groups() == [("", {"cubic": 5, "reno": 5})]
 
 
+def conditions_of(spec, jobs, options):
+    return tuple(f"{key}={value}" for key, value in conditions(spec, jobs, options).items())
+
+
 def spec():
     return load_scenario("st.toml", TRANSPORTS).run_spec("reno", seed=3)
 
@@ -159,8 +163,8 @@ def test_the_world_belongs_to_the_setup_and_sampling_does_not():
 def test_links_that_differ_are_told_one_by_one_and_what_is_long_is_cut_but_never_alike():
     edit("count = 2", 'name = "north"')
     edit("[allreduce]", '[[links]]\nname = "south"\nrate = "2 Gbit/s"\nrtt = "80 ms"\n[allreduce]')
-    conditions = conditions_of(spec(), ("job",), {})
-    assert {"links[0].rate=1 Gbit/s", "links[1].rate=2 Gbit/s", "links.rtt=80 ms"} <= set(conditions)
+    found = conditions_of(spec(), ("job",), {})
+    assert {"links[0].rate=1 Gbit/s", "links[1].rate=2 Gbit/s", "links.rtt=80 ms"} <= set(found)
     texts = []
     for last in "01":
         edit('rate = "2 Gbit/s"', f'rate = "2 Gbit/s"\nloss = {{ model = "trace", outcomes = "{"01" * 100}{last}" }}')

@@ -1,3 +1,4 @@
+import json
 import re
 import sqlite3
 from dataclasses import replace
@@ -5,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bicoastal.emulation.records import NoticeRecord
+from bicoastal.experiments.runs.specifications import encode_specification
 from bicoastal.experiments.runs.store import FILE_NAME, TABLES, RunRow, Store, StoreError, UnfitRecordError, run_key
 from bicoastal.experiments.scenario.scenario import load_scenario
 from helpers.fake_backends import TRANSPORTS, record
@@ -27,11 +29,12 @@ def row(key="0" * 16, **changes):
         "seed": 3,
         "scale": 1.0,
         "setup": "6" * 16,
-        "conditions": ("links.rtt=60 ms",),
+        "options": (("impairment", "netem"),),
         "notes": ("paths: one.",),
         "status": "ok",
         "reason": "",
         "array_note": "",
+        "spec": SPEC,
     }
     return RunRow(**{**values, **changes})
 
@@ -159,11 +162,33 @@ def test_somebody_elses_database_is_refused_and_kept(tmp_path):
     assert "mine" in contents(tmp_path / FILE_NAME)
 
 
+def test_a_specification_that_was_spoilt_is_one_sentence_of_the_store(tmp_path):
+    with Store(tmp_path) as store:
+        store.write(row(), None)
+    with sqlite3.connect(tmp_path / FILE_NAME) as db:
+        db.execute("UPDATE runs SET spec = replace(spec, 'Bernoulli', 'os.system')")
+    with Store.existing(tmp_path) as store, pytest.raises(StoreError) as refused:
+        store.runs()
+    assert "run 0000000000000000 cannot be read: topology.links.plane0.loss: 'os.system' is not one of" in str(
+        refused.value
+    )
+
+
+def test_an_export_of_runs_has_the_specification_and_what_people_read_of_it(tmp_path):
+    with Store(tmp_path) as store:
+        store.write(row(), None)
+        columns, rows = store.dump("runs")
+        ((*_, spec, conditions),) = rows
+    assert columns[-2:] == ["spec", "conditions"]
+    assert spec == encode_specification(SPEC)
+    assert {"links.rtt=60 ms", "impairment=netem"} <= set(json.loads(conditions))
+
+
 def test_another_layout_is_refused(tmp_path):
     Store(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE_NAME) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="has layout 99, this program reads and writes layout 3"):
+    with pytest.raises(StoreError, match="has layout 99, this program reads and writes layout 4"):
         Store(tmp_path)
 
 

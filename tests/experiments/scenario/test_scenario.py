@@ -1,11 +1,10 @@
 """What a scenario's file says, and the run that comes of it."""
 
-import textwrap
 import tomllib
 
 import pytest
 
-from bicoastal.experiments.scenario import scenario as scenario_module
+from bicoastal.experiments.scenario.key_document import SCENARIO_EXAMPLE
 from bicoastal.experiments.scenario.scenario import read_scenario
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, NoLoss, Periodic, TailOfBurst
@@ -143,9 +142,8 @@ def test_rate_steps_are_events():
     assert load(text).topology.links["slow"].events == (RateStep(at_s=0.01, rate_bps=1e8, iteration=1),)
 
 
-def test_the_list_of_keys_is_a_scenario():
-    example = textwrap.dedent(scenario_module.__doc__.partition("::\n")[2].partition("\nThe models")[0])
-    scenario = read_scenario(tomllib.loads(example), "everything.toml", Registry.installed())
+def test_the_example_of_all_tables_is_a_scenario():
+    scenario = read_scenario(tomllib.loads(SCENARIO_EXAMPLE), "everything.toml", Registry.installed())
     assert scenario.compared_jobs == ("training",)
     assert len(scenario.topology.links) == 4
     assert scenario.topology.links["plane3"].events == (Outage(at_s=0.01, duration_s=0.5, iteration=3),)

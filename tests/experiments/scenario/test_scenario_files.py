@@ -84,5 +84,5 @@ def test_a_deployment_of_ones_own_is_read_from_beside_the_scenario(tmp_path):
     path.write_text(GOOD.replace('shard = "57.13 MB"', 'deployment = "mine.toml"'))
     assert load_scenario(str(path), TRANSPORTS).jobs[0].allreduce.shard_bytes == pytest.approx(57.13e6, rel=1e-4)
     (tmp_path / "mine.toml").write_text(bundled.replace("layers", "layer"))
-    with pytest.raises(ScenarioError, match=r"allreduce.deployment: mine.toml: model.layer: there is no such key"):
+    with pytest.raises(ScenarioError, match=r"allreduce.deployment: mine.toml: model.layer: is not a known key"):
         load_scenario(str(path), TRANSPORTS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bicoastal.emulation.memory import machine_memory_bytes
+from bicoastal.emulation.limits.memory import machine_memory_bytes
 from bicoastal.wan.units import format_size
 from helpers.scenario_text import GOOD, load, sentence_of
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bicoastal.experiments.basics.value_text import value_text
 from bicoastal.experiments.scenario.bundled import bundled_names
 from bicoastal.experiments.scenario.overrides import parse_override
-from bicoastal.experiments.scenario.study import load_study, value_text
+from bicoastal.experiments.scenario.study import load_study
 from bicoastal.experiments.scenario.tables import ScenarioError
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli

@@ -10,7 +10,8 @@ from bicoastal.emulation.records import RunRecord
 from bicoastal.emulation.simulator import SimulatorBackend
 from bicoastal.experiments.scenario.overrides import parse_override
 from bicoastal.experiments.scenario.scenario import load_scenario
-from bicoastal.transports.b4.registration import B4, RDMA_GBN, RDMA_SR
+from bicoastal.transports.b4.registration import B4
+from bicoastal.transports.rdma.registration import RDMA_GBN, RDMA_SR
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.schedule import Outage

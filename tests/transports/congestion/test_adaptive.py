@@ -1,4 +1,4 @@
-"""What the adaptive controller is for, against a bottleneck that fits on a page: a queue, a rate and a round trip."""
+"""The adaptive controller on a simple bottleneck: a queue, a rate and a round trip."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,8 +6,9 @@ from heapq import heappop, heappush
 
 import pytest
 
-from bicoastal.transports.congestion.adaptive import Adaptive, Mode
+from bicoastal.transports.congestion.adaptive import Adaptive
 from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.modes import Mode
 
 MSS = 8948
 WIRE = 9000 / 8948  # bytes on the wire per byte of payload
@@ -19,7 +20,8 @@ BDP = int(RATE_BPS / WIRE * RTT_S / 8)  # payload bytes
 class Bottleneck:
     """A path that one controller sends bursts over; every packet is acknowledged, lost ones are repaired at once.
 
-    occupied_s: queueing delay that somebody else causes. lose(number) takes packets by chance, counted over all bursts.
+    occupied_s: queueing delay due to other senders. lose(number): whether the path loses a packet by chance; packets
+    are numbered over all bursts.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ def learned(path: Bottleneck, bursts: int = 3) -> Adaptive:
 # -- opening -----------------------------------------------------------------------------------------------------------
 
 
-def test_with_nothing_learned_it_opens_as_any_tcp_does() -> None:
+def test_without_a_learned_rate_it_opens_as_any_tcp_does() -> None:
     congestion = Adaptive(mss_bytes=MSS)
     congestion.on_burst(0.0, 10**8)
     assert (congestion.cwnd_bytes, congestion.pacing_rate_bps) == (10 * MSS, None)  # RFC 6928
@@ -148,7 +150,7 @@ def test_with_nothing_learned_it_opens_as_any_tcp_does() -> None:
     assert congestion.learned_rate_bps is None
 
 
-def test_the_first_burst_teaches_the_rate_of_the_bottleneck() -> None:
+def test_the_first_burst_shows_the_rate_of_the_bottleneck() -> None:
     path = Bottleneck()
     congestion = learned(path, 1)
     congestion.on_burst(path.now, SEGMENTS * MSS)
@@ -185,7 +187,7 @@ def test_it_keeps_a_shallow_queue_from_overflowing() -> None:
 
 
 @pytest.mark.parametrize("segments", [1, 5, 30])
-def test_bursts_of_a_few_segments_are_no_trouble(segments: int) -> None:
+def test_bursts_of_a_few_segments_are_not_delayed(segments: int) -> None:
     path = Bottleneck()
     congestion = Adaptive(mss_bytes=MSS)
     took_s = [path.burst(congestion, segments) for _ in range(20)]
@@ -196,7 +198,7 @@ def test_bursts_of_a_few_segments_are_no_trouble(segments: int) -> None:
 # -- loss --------------------------------------------------------------------------------------------------------------
 
 
-def test_loss_without_a_queue_is_repaired_and_not_yielded_to() -> None:
+def test_loss_without_a_queue_is_repaired_and_reduces_nothing() -> None:
     path = Bottleneck(lose=lambda number: number % 700 == 500)
     congestion = learned(path, 2)
     for _ in range(6):
@@ -222,7 +224,7 @@ def test_a_rare_loss_is_repaired_twice_soon_after_one_another() -> None:
     assert 0 < after_s < RTT_S / 4
 
 
-def test_a_queue_that_overflows_gets_no_second_copies_and_is_yielded_to() -> None:
+def test_an_overflowing_queue_reduces_the_rate_and_stops_second_copies() -> None:
     path = Bottleneck(queue_bytes=0.5 * BDP)
     congestion = learned(path)
     rate_bps = congestion.learned_rate_bps
@@ -248,7 +250,7 @@ def test_half_the_capacity_costs_one_bad_burst(queue: float) -> None:
     assert path.dropped - dropped <= 0.01 * 3 * SEGMENTS
 
 
-def test_the_sender_s_episodes_are_not_its_own() -> None:
+def test_the_senders_loss_episodes_change_no_window() -> None:
     path = Bottleneck()
     congestion = learned(path)
     assert congestion.governs_recovery
@@ -280,28 +282,28 @@ def test_another_round_trip_time_is_learned_within_a_few_bursts(factor: float) -
     assert max(took_s[-2:]) < 1.15 * path.bound_s(5 * BDP // MSS)
 
 
-def test_a_queue_that_somebody_else_keeps_makes_it_compete_until_it_has_drained() -> None:
+def test_a_queue_of_another_sender_makes_it_compete_until_the_queue_has_drained() -> None:
     path = Bottleneck(queue_bytes=2 * BDP)
     congestion = learned(path)
     path.occupied_s = 0.4 * RTT_S
     path.burst(congestion, 10 * BDP // MSS, pause_s=0.0)
-    assert congestion.mode is Mode.COMPETE
+    modes = [congestion.mode]
     path.occupied_s = 0.0
     path.burst(congestion, 20 * BDP // MSS)
-    assert congestion.mode is Mode.CRUISE
+    assert [*modes, congestion.mode] == [Mode.COMPETE, Mode.CRUISE]
 
 
-# -- silence and lateness ----------------------------------------------------------------------------------------------
+# -- timeouts ----------------------------------------------------------------------------------------------------------
 
 
-def test_silence_is_taken_for_loss_soon_after_a_round_trip_and_before_the_rfc_s_probe() -> None:
+def test_a_missing_acknowledgement_means_loss_after_a_round_trip_and_before_the_tail_loss_probe() -> None:
     path = Bottleneck()
     timeout = learned(path).repair_timeout()
     assert timeout is not None
     assert RTT_S <= timeout.expected_s < timeout.expected_s + timeout.margin_s < 2 * RTT_S  # RFC 8985 §7.2: 2 SRTT
 
 
-def test_needless_repairs_make_it_more_patient_and_bursts_without_them_less() -> None:
+def test_needless_repairs_widen_the_margin_and_bursts_without_them_narrow_it() -> None:
     path = Bottleneck()
     congestion = learned(path)
     before = congestion.repair_timeout()
@@ -322,7 +324,7 @@ def test_needless_repairs_make_it_more_patient_and_bursts_without_them_less() ->
     assert after.margin_s < 1.5 * before.margin_s
 
 
-def test_after_silence_one_segment_goes_and_then_half_of_what_was_learned() -> None:
+def test_after_a_timeout_it_sends_one_segment_and_then_at_half_the_learned_rate() -> None:
     path = Bottleneck()
     congestion = learned(path)
     rate_bps = congestion.learned_rate_bps
@@ -340,7 +342,7 @@ def test_after_silence_one_segment_goes_and_then_half_of_what_was_learned() -> N
     assert path.burst(congestion, SEGMENTS) < 1.2 * path.bound_s(SEGMENTS)
 
 
-def test_silence_that_was_only_lateness_costs_no_rate() -> None:
+def test_a_spurious_timeout_costs_no_rate() -> None:
     path = Bottleneck()
     congestion = learned(path)
     rate_bps = congestion.learned_rate_bps
@@ -351,7 +353,7 @@ def test_silence_that_was_only_lateness_costs_no_rate() -> None:
     assert congestion.learned_rate_bps == rate_bps
 
 
-def test_a_timeout_before_anything_is_learned_begins_anew_with_one_segment() -> None:
+def test_a_timeout_before_a_rate_is_known_restarts_with_one_segment() -> None:
     congestion = Adaptive(mss_bytes=MSS)
     congestion.on_burst(0.0, 10**8)
     congestion.on_timeout(1.0, 10 * MSS, first=True)

@@ -1,9 +1,10 @@
-"""How the adaptive controller begins: what it is while nothing is known of the path, and how little teaches it."""
+"""The startup of the adaptive controller: its window before a rate is known, and how few packets show the rate."""
 
 import pytest
 
-from bicoastal.transports.congestion.adaptive import Adaptive, Mode
+from bicoastal.transports.congestion.adaptive import Adaptive
 from bicoastal.transports.congestion.base import Ack
+from bicoastal.transports.congestion.modes import Mode
 
 MSS = 8948
 RTT_S = 0.060
@@ -31,7 +32,7 @@ def unlearned() -> Adaptive:
     return congestion
 
 
-def test_as_long_as_nothing_is_known_one_loss_takes_its_share_of_the_window_and_may_be_chance() -> None:
+def test_before_a_rate_is_known_one_loss_reduces_the_window_and_slow_start_goes_on() -> None:
     congestion = unlearned()
     congestion.on_loss(RTT_S, MSS, 40 * MSS, 0.0)
     assert congestion.cwnd_bytes == pytest.approx(28 * MSS)  # RFC 9438 §4.6
@@ -45,7 +46,7 @@ def test_as_long_as_nothing_is_known_one_loss_takes_its_share_of_the_window_and_
     assert congestion.cwnd_bytes == pytest.approx((0.7 * 56 + 1) * MSS)
 
 
-def test_as_long_as_nothing_is_known_another_loss_soon_ends_slow_start_and_the_window_is_paced() -> None:
+def test_before_a_rate_is_known_a_second_loss_soon_ends_slow_start_and_the_window_is_paced() -> None:
     congestion = unlearned()
     congestion.on_loss(RTT_S, MSS, 40 * MSS, 0.0)
     congestion.on_loss(2 * RTT_S, MSS, 28 * MSS, RTT_S)
@@ -60,7 +61,7 @@ def test_as_long_as_nothing_is_known_another_loss_soon_ends_slow_start_and_the_w
     assert congestion.cwnd_bytes == 2 * MSS
 
 
-def test_as_long_as_nothing_is_known_idle_time_halves_the_window_and_a_timeout_halves_where_slow_start_ends() -> None:
+def test_before_a_rate_is_known_idle_time_halves_the_window_and_a_timeout_halves_ssthresh() -> None:
     congestion = unlearned()
     congestion.restart_after_idle(2.0, 0.35, 0.3, policy="decay")
     assert congestion.cwnd_bytes == 20 * MSS  # RFC 2861 §3.2
@@ -70,7 +71,7 @@ def test_as_long_as_nothing_is_known_idle_time_halves_the_window_and_a_timeout_h
     assert (congestion.cwnd_bytes, congestion.ssthresh_bytes) == (MSS, 20 * MSS)  # RFC 5681 §3.1
 
 
-def test_an_acknowledgement_that_startup_lets_be_delayed_is_not_missed_once_it_is_over() -> None:
+def test_after_startup_there_is_no_timeout_until_a_later_packet_is_acknowledged() -> None:
     congestion, now = begun(), RTT_S
     while congestion.mode is Mode.STARTUP:
         now += 0.001
@@ -82,7 +83,7 @@ def test_an_acknowledgement_that_startup_lets_be_delayed_is_not_missed_once_it_i
 
 
 @pytest.mark.parametrize("segment_s", [0.003, 0.006, 0.012])
-def test_an_initial_window_is_enough_to_learn_the_rate_of_a_slow_path(segment_s: float) -> None:
+def test_an_initial_window_shows_the_rate_of_a_slow_path(segment_s: float) -> None:
     """What a BDP of 20, 10 or 5 segments has; but the next burst opens with no less than an initial window."""
     congestion = begun()
     for n in range(10):
@@ -93,9 +94,9 @@ def test_an_initial_window_is_enough_to_learn_the_rate_of_a_slow_path(segment_s:
 
 
 def test_a_probe_is_long_enough_to_put_four_segments_into_the_queue_of_a_slow_path() -> None:
-    """An acknowledgement may wait for a segment of the other direction, and one that comes for two tells of the later.
+    """An ACK may wait for a segment of the other direction, and an ACK of two segments shows the later one only.
 
-    So what the queue holds is known to within two segments, and half of what a probe sends more has to be found.
+    So the length of the queue is known to within two segments, and half of the probe's extra packets must be found.
     """
     congestion, segment_s = begun(), 0.003
     for n in range(10):
@@ -127,7 +128,7 @@ def test_a_burst_that_arrived_slower_than_it_left_corrects_the_rate_for_the_next
     assert congestion.learned_rate_bps == pytest.approx(8 * MSS / (1.4 * segment_s), rel=0.02)
 
 
-def test_the_burst_that_taught_the_rate_does_not_correct_it_by_its_pauses() -> None:
+def test_pauses_of_the_burst_that_showed_the_rate_do_not_lower_it() -> None:
     congestion, segment_s = Adaptive(mss_bytes=MSS), 0.003
     congestion.on_burst(0.0, 30 * MSS)
     for n in range(10):

@@ -25,9 +25,9 @@ def run(congestion: Cubic, begin_s: float, until_s: float, *, rtt_s: float = RTT
     return congestion.cwnd_bytes / MSS
 
 
-def settled(window: float, **arguments: bool) -> Cubic:
+def settled(window: float, *, fast_convergence: bool = True, full_alpha: bool = True) -> Cubic:
     """Return a CUBIC that lost a packet at time 0 with `window` segments in flight."""
-    congestion = Cubic(mss_bytes=MSS, hystart=False, **arguments)
+    congestion = Cubic(mss_bytes=MSS, hystart=False, fast_convergence=fast_convergence, full_alpha=full_alpha)
     lose(congestion, window, 0.0)
     return congestion
 

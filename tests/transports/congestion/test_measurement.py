@@ -1,4 +1,4 @@
-"""What acknowledgements tell of a path, on trains whose bottleneck is known."""
+"""What acknowledgements show of a path, on trains whose bottleneck is known."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_compressed_acknowledgements_do_not_show_more_than_was_sent() -> None:
     assert rate_between(Point(1.0, 0, 0.5), Point(1.0, MSS, 0.5)) == 0.0
 
 
-def test_a_train_says_nothing_before_its_window_is_full_and_then_follows_the_path() -> None:
+def test_a_train_shows_no_rate_before_its_window_is_full_and_then_follows_the_path() -> None:
     train = AckTrain()
     train.span_s = 0.010
     rates = [train.add(Point(n * GAP_S, n * MSS, n * GAP_S - 0.06)) for n in range(30)]
@@ -39,7 +39,7 @@ def flight(dispersion: FlightDispersion, begins_s: float, segments: int, deliver
     return delivered
 
 
-def test_dispersion_reads_the_bottleneck_off_each_flight_and_not_off_the_pauses_between() -> None:
+def test_dispersion_takes_the_rate_from_each_flight_and_not_from_the_pauses_between() -> None:
     dispersion = FlightDispersion()
     delivered = flight(dispersion, 0.060, 10, 0)
     assert dispersion.rate_bps is None  # ten segments are too few to tell
@@ -62,19 +62,19 @@ def short_flight(dispersion: FlightDispersion, gaps_s: list[float], *, leaving_g
     return dispersion.rate_bps
 
 
-def test_a_few_segments_tell_the_rate_of_a_path_on_which_they_take_long_to_arrive() -> None:
+def test_a_few_segments_show_the_rate_of_a_slow_path() -> None:
     assert short_flight(FlightDispersion(), 7 * [0.010]) == pytest.approx(0.8e6)
     assert short_flight(FlightDispersion(), 7 * [0.002]) is None  # 14 ms in all: an error of some would be too much
     assert short_flight(FlightDispersion(), 2 * [0.010]) is None  # of three acknowledgements
     assert short_flight(FlightDispersion(), [*6 * [0.010], 0.040]) == pytest.approx(0.8e6)  # the last was delayed
 
 
-def test_segments_that_the_sender_itself_has_spread_tell_nothing() -> None:
+def test_segments_that_the_sender_has_spread_show_no_rate() -> None:
     assert short_flight(FlightDispersion(), 7 * [0.010], leaving_gap_s=0.010) is None
     assert short_flight(FlightDispersion(), 7 * [0.010], leaving_gap_s=0.005) == pytest.approx(0.8e6)
 
 
-def test_a_short_flight_tells_nothing_once_a_long_one_has() -> None:
+def test_a_short_flight_does_not_count_after_a_long_one() -> None:
     dispersion = FlightDispersion()
     flight(dispersion, 0.0, 20, 0)
     assert short_flight(dispersion, 7 * [0.010]) == pytest.approx(8e6)
@@ -126,8 +126,8 @@ def test_a_probe_takes_what_it_found_and_doubles_only_while_all_of_it_arrives(
     assert not probe.running(0.01)
 
 
-def test_one_round_trip_that_stands_alone_does_not_change_what_is_expected() -> None:
-    """As of a burst's last segment whose acknowledgement the receiver delays, burst by burst."""
+def test_a_single_long_round_trip_does_not_change_the_estimate() -> None:
+    """As when the receiver delays the acknowledgement of each burst's last segment."""
     queue = QueueDelay()
     for _ in range(10):
         for _ in range(8):
@@ -149,13 +149,13 @@ def burst_rate(*, arrive_s: float, leave_s: float, late_s: dict[int, float], seg
     return burst.rate_bps
 
 
-def test_a_burst_that_arrives_slower_than_it_left_shows_the_path_s_rate_whatever_queued_on_the_way_back() -> None:
+def test_a_burst_that_arrives_slower_than_it_left_shows_the_rate_despite_late_acknowledgements() -> None:
     assert burst_rate(arrive_s=0.003, leave_s=0.002, late_s={}) == pytest.approx(8 * MSS / 0.003)
     # the last comes 100 ms late, having been repaired; three came together, having waited; neither changes it by much
     late_s = {31: 0.1, 18: 0.006, 19: 0.003, 4: 0.003}
     assert burst_rate(arrive_s=0.003, leave_s=0.002, late_s=late_s) == pytest.approx(8 * MSS / 0.003, rel=0.02)
 
 
-def test_a_burst_that_arrives_as_it_left_shows_nothing() -> None:
+def test_a_burst_that_arrives_as_it_left_shows_no_rate() -> None:
     assert burst_rate(arrive_s=0.002, leave_s=0.002, late_s={31: 0.1}) is None
     assert burst_rate(arrive_s=0.0022, leave_s=0.002, late_s={}) is None

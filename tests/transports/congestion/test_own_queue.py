@@ -1,4 +1,4 @@
-"""What queue a paced sender answers for itself, and which one it takes for somebody else's."""
+"""How much queueing delay a paced sender causes itself, and how much is due to other senders."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def standing(least_s: float, then_s: float | None = None) -> OwnQueue:
     return OwnQueue(headroom=0.02, mss_bytes=MSS, queue=queue)
 
 
-def test_headroom_probe_and_spare_segments_are_its_own() -> None:
+def test_headroom_probe_and_spare_segments_are_the_senders_own_queue() -> None:
     queue = standing(0.002)
     assert queue.probe_s == pytest.approx(0.002 / 64)
     assert queue.most_s == pytest.approx(0.02 * 0.002 + 0.002 / 64)
@@ -30,7 +30,7 @@ def test_headroom_probe_and_spare_segments_are_its_own() -> None:
     assert queue.spare_s(None) == 0.0
 
 
-def test_the_window_is_a_bandwidth_delay_product_and_what_may_queue() -> None:
+def test_the_window_is_a_bandwidth_delay_product_and_the_own_queue() -> None:
     queue = standing(0.06, 0.06)
     assert queue.window_bytes(FAST_BPS) == pytest.approx(FAST_BPS * (0.06 + 0.0012 + 0.0005) / 8 + 4 * MSS, rel=1e-3)
 
@@ -38,7 +38,7 @@ def test_the_window_is_a_bandwidth_delay_product_and_what_may_queue() -> None:
 @pytest.mark.parametrize(
     ("queued_s", "drains", "occupied"), [(0.00005, False, False), (0.00015, True, False), (0.0003, True, True)]
 )
-def test_over_a_short_way_a_few_segments_stand_without_anybody_else(
+def test_on_a_short_path_a_few_segments_stand_without_another_sender(
     queued_s: float, drains: bool, occupied: bool
 ) -> None:
     """Of 2 ms; most_s is 71 µs there, the spare segments are 58."""
@@ -48,7 +48,7 @@ def test_over_a_short_way_a_few_segments_stand_without_anybody_else(
     assert queue.is_exceeded() == (queued_s > 2 * queue.most_s)
 
 
-def test_before_a_round_s_first_sample_nothing_stands() -> None:
+def test_no_queue_stands_before_the_first_sample_of_a_round() -> None:
     queue = standing(0.002)
     assert queue.standing_s() == 0.0
     assert not queue.is_occupied(FAST_BPS)

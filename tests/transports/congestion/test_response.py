@@ -54,7 +54,7 @@ def reno_window(loss: float) -> float:
 
 
 def cubic_window(loss: float, rtt_s: float) -> float:
-    return 1.054 * (rtt_s / loss) ** 0.75  # RFC 9438 §5.1
+    return 1.054 * float((rtt_s / loss) ** 0.75)  # RFC 9438 §5.1
 
 
 @pytest.mark.parametrize(("loss", "segments_per_ack"), [(1e-2, 1), (1e-3, 1), (1e-4, 2), (1e-5, 8)])

@@ -16,7 +16,7 @@ from bicoastal.transports.multipath.fec_wire import (
     Announcement,
     Done,
     FecProtocolError,
-    Missing,
+    MissingSymbols,
 )
 
 T = 64
@@ -85,7 +85,7 @@ def test_what_is_missing_is_told_when_nothing_useful_comes_and_ever_less_often()
     while len(times) < 4:
         times.append(receiver.timer())
         receiver.on_timer(times[-1])
-    assert receiver.control == [Missing(0, serial, {0: 3, 1: 1}) for serial in (1, 2, 3, 4)]
+    assert receiver.control == [MissingSymbols(0, serial, {0: 3, 1: 1}) for serial in (1, 2, 3, 4)]
     pauses = [after - before for before, after in pairwise(times)]
     assert pauses == pytest.approx([2 * FIRST_PATIENCE_S, 4 * FIRST_PATIENCE_S, 8 * FIRST_PATIENCE_S])
     for octets in (*cut.symbols[:3], cut.symbols[-1]):
@@ -103,7 +103,7 @@ def test_a_corrupt_block_is_told_thrown_away_and_mended():
     for octets in (cut.symbols[0], bytes(bad), *cut.symbols[2:10]):
         receiver.on_symbol(octets, 0.0)
     assert receiver.corrupt == 1
-    assert receiver.control == [Missing(0, 1, {0: 10})]
+    assert receiver.control == [MissingSymbols(0, 1, {0: 10})]
     for octets in cut.symbols:
         receiver.on_symbol(octets, 0.0)
     assert received(receiver) == [(1000, cut.data)]
@@ -121,7 +121,7 @@ def test_a_code_that_fails_with_enough_symbols_asks_for_one_more():
             receiver.on_symbol(octets, 0.0)
         if not receiver.messages:
             told += 1
-            assert receiver.control == [Missing(0, 1, {0: 1})], number
+            assert receiver.control == [MissingSymbols(0, 1, {0: 1})], number
             for octets in cut.symbols:
                 receiver.on_symbol(octets, 0.0)
         assert received(receiver) == [(1000, cut.data)]

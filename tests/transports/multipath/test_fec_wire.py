@@ -15,7 +15,7 @@ from bicoastal.transports.multipath.fec_wire import (
     ControlReader,
     Done,
     FecProtocolError,
-    Missing,
+    MissingSymbols,
     Spread,
     announcement_bytes,
     decode_announcement,
@@ -39,7 +39,7 @@ def announcements(draw: st.DrawFn) -> Announcement:
 frames = st.one_of(
     announcements(),
     st.builds(Done, U32),
-    st.builds(Missing, U32, U32, st.dictionaries(st.integers(0, 65534), U32, max_size=20)),
+    st.builds(MissingSymbols, U32, U32, st.dictionaries(st.integers(0, 65534), U32, max_size=20)),
 )
 
 
@@ -90,10 +90,10 @@ def test_noise_on_a_control_stream_raises_nothing_but_what_it_should():
     rng = Random(4)
     for _ in range(5000):
         reader = ControlReader()
-        octets = bytearray(encode_control(Missing(1, 2, {3: 4})) + rng.randbytes(rng.randrange(40)))
+        octets = bytearray(encode_control(MissingSymbols(1, 2, {3: 4})) + rng.randbytes(rng.randrange(40)))
         octets[rng.randrange(len(octets))] ^= 1 << rng.randrange(8)
         try:
             for frame in reader.feed(bytes(octets)):
-                assert isinstance(frame, Announcement | Done | Missing | Spread)
+                assert isinstance(frame, Announcement | Done | MissingSymbols | Spread)
         except FecProtocolError:
             continue

@@ -1,6 +1,6 @@
 from random import Random
 
-from bicoastal.transports.paths.liveness import PATIENCE_FOR_PATHS_S
+from bicoastal.transports.multipath.health_policies import PATIENCE_FOR_PATHS_S
 from helpers.quic_pair import RTT_S, Departure, QuicPair
 
 MESSAGE = Random(1).randbytes(1_000_000)

@@ -7,7 +7,7 @@ import pytest
 from bicoastal.transports.base import Datagram, PathView
 from bicoastal.transports.events import MessageReceived
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES
-from bicoastal.transports.paced.sender import SelectiveSender
+from bicoastal.transports.paced.selective_sender import SelectiveSender
 from helpers.paced_pair import DELAY_S, MTU, RTT_S, PacedPair, Sent
 
 RATE_BPS = 1e9

@@ -157,7 +157,7 @@ def test_a_lost_tail_waits_for_the_timeout() -> None:
 
 def test_go_back_n_keeps_to_one_path() -> None:
     views = [PathView(path_id=index, name=f"p{index}", mtu_bytes=1500) for index in range(2)]
-    with pytest.raises(ValueError, match="paths: go-back-N keeps to one, not 2"):
+    with pytest.raises(ValueError, match="paths: go-back-N uses one, not 2"):
         GoBackSender(views, rto_rtts=3, give_up_s=1)
 
 
