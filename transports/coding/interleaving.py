@@ -1,18 +1,18 @@
-"""Which symbol goes where and when: blocks take turns on every path, and all paths land their last symbol together."""
+"""The order of symbols on the paths: blocks take turns on every path, and all paths deliver their last one together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from bicoastal.transports.coding.second_trip import split
-from bicoastal.wan.checks import check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_not_negative, check_positive, check_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathEstimate:
-    """What a plan knows of a path: its rate, the time to the far end, and when it can take the first symbol.
+    """What is known of a path: its rate, its one-way delay, and when it can take the first symbol (seconds).
 
-    Raises ValueError naming the field.
+    Raises FieldError.
     """
 
     rate_bps: float
@@ -26,7 +26,7 @@ class PathEstimate:
 
 
 def landing_time(paths: Sequence[PathEstimate], total_bytes: float) -> float:
-    """Return the earliest time (seconds) by which `total_bytes` can all have landed, cut as finely as need be.
+    """Return the earliest time (seconds) by which `total_bytes` can have arrived, divided without rounding.
 
     The t that solves sum of rate_i * max(0, t - free_i - delay_i) = 8 * total_bytes: paths join in the order of the
     time at which their first bit would land.
@@ -47,7 +47,7 @@ def landing_time(paths: Sequence[PathEstimate], total_bytes: float) -> float:
 def land_together(paths: Sequence[PathEstimate], symbols: int, symbol_bytes: int) -> list[int]:
     """Return how many of `symbols` each path takes so that their last ones land within a symbol of one another.
 
-    symbol_bytes: on the wire, headers included. Raises ValueError for counts that are none.
+    symbol_bytes: on the wire, headers included. Raises FieldError for a number that is no count.
     """
     check_whole("symbols", symbols, 0)
     check_whole("symbol_bytes", symbol_bytes, 1)
@@ -68,7 +68,7 @@ _EMPTY = Slot(-1, -1)
 
 
 def block_sizes(symbols: int, blocks: int) -> list[int]:
-    """Return k of each block: as even as can be, the larger ones first."""
+    """Return k of each block: as even as possible, the larger ones first."""
     small, larger = divmod(symbols, blocks)
     return [small + (at < larger) for at in range(blocks)]
 
@@ -79,14 +79,14 @@ def interleave(sizes: Sequence[int], repair: int, path_symbols: Sequence[int]) -
     sizes: k of each block, as `block_sizes` makes them; repair: r of each; path_symbols: how many slots each path has.
     Blocks take turns on every path, so that n losses in a row take at most ceil(n / blocks) from any block. Each block
     has its share of every path, give or take one. Its repair sits on one path as far as it fits there, its data
-    elsewhere, and another block's repair on the next path: a path that falls silent takes data of most blocks whose
-    repair is on others. Raises ValueError where slots do not add up, or blocks are not even.
+    elsewhere, and another block's repair on the next path: a silent path then takes data from blocks most of
+    whose repair is on other paths. Raises FieldError where slots do not add up, or blocks are not even.
     """
     blocks, paths = len(sizes), len(path_symbols)
     if list(sizes) != block_sizes(sum(sizes), blocks):
-        raise ValueError(f"sizes: {list(sizes)!r} are not even, the larger ones first")
+        raise FieldError("sizes", f"{list(sizes)!r} are not even, the larger ones first")
     if sum(path_symbols) != sum(sizes) + blocks * repair:
-        raise ValueError(f"path_symbols: {list(path_symbols)!r} do not add up to {sum(sizes) + blocks * repair}")
+        raise FieldError("path_symbols", f"{list(path_symbols)!r} do not add up to {sum(sizes) + blocks * repair}")
     # One round-robin over all slots of path 0, then path 1, …: every block gets exactly its k + r of them.
     places: list[list[list[int]]] = [[[] for _ in range(paths)] for _ in range(blocks)]
     slots: list[list[Slot]] = []

@@ -1,4 +1,4 @@
-"""How much redundancy it takes that a whole step needs no second trip, and which code gives it most cheaply."""
+"""The least redundancy with which a whole step needs no second trip, and the code that gives it."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +9,7 @@ from bicoastal.transports.coding.raptor import MAX_BLOCK_BYTES, RAPTORQ
 from bicoastal.transports.coding.reed_solomon import REED_SOLOMON
 from bicoastal.transports.coding.second_trip import any_of, second_trip_probability, split
 from bicoastal.transports.coding.xor import PARITY
-from bicoastal.wan.checks import check_positive, check_probability, check_whole
+from bicoastal.wan.checks import FieldError, check_positive, check_probability, check_whole
 from bicoastal.wan.loss import LossSpec
 
 MESSAGES_PER_STEP = 1_677_600  # 838,800 GPU pairs, both directions
@@ -23,11 +23,11 @@ BLOCK_SYMBOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedundancyTarget:
-    """What is asked of the redundancy.
+    """What the redundancy must achieve.
 
     message_bytes, symbol_bytes: of one message, cut into symbols. messages: how many a step waits for.
-    target: acceptable probability that any of them needs a second trip. cover_paths: so many paths may fall silent
-    altogether, besides. max_overhead: repair symbols per source symbol at most. Raises ValueError naming the field.
+    target: acceptable probability that any of them needs a second trip. cover_paths: so many whole paths may fall
+    silent in addition. max_overhead: repair symbols per source symbol at most. Raises FieldError.
     """
 
     message_bytes: int
@@ -54,10 +54,10 @@ class RedundancyTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedundancyPlan:
-    """How a message is to be protected: `blocks` blocks of k symbols (some of k - 1), r repair symbols to each.
+    """The redundancy of a message: `blocks` blocks of k symbols (some of k - 1), r repair symbols to each.
 
     block_failure, step_failure: predicted probability that a block, or any message of the step, needs a second trip.
-    attained: the step's is within the target; otherwise this is the best that was found within the limits.
+    attained: the step's probability is within the target; otherwise this is the best plan within the limits.
     overhead: repair symbols per source symbol.
     """
 
@@ -73,7 +73,7 @@ class RedundancyPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One wanted on the paths that there are."""
+    """One target, on the paths that there are."""
 
     wanted: RedundancyTarget
     channels: tuple[LossSpec, ...]
@@ -98,9 +98,9 @@ def _block_failure(search: _Search, code: ErasureCode, blocks: int, k: int, r: i
 def _least_repair(
     search: _Search, code: ErasureCode, blocks: int, cheapest: RedundancyPlan | None
 ) -> RedundancyPlan | None:
-    """Return the fewest repair symbols that do for so many blocks, or the most there can be.
+    """Return the plan with the fewest repair symbols that meet the target with so many blocks, or else with the most.
 
-    None if there is no such block, or if none that does is cheaper than `cheapest`, which does.
+    None if the code has no such block, or if no plan that meets the target is cheaper than `cheapest`, which meets it.
     """
     wanted = search.wanted
     k = -(-wanted.symbols // blocks)
@@ -152,15 +152,15 @@ def choose_redundancy(
     codes: tuple[ErasureCode, ...] = ALL_CODES,
     max_blocks: int | None = None,
 ) -> RedundancyPlan:
-    """Return the blocks and repair symbols of least overhead that meet the wanted, and fewest blocks among equals.
+    """Return the blocks and repair symbols of least overhead that meet the target, and fewest blocks among equals.
 
     channels, weights: the loss of each path, and its share of the symbols. The blocks of a message take turns on every
     path. Blocks are taken for independent of one another, which errs on the safe side (`any_of`). If nothing meets the
-    target the answer has the smallest probability, and says `attained=False`. Raises ValueError when no code has such
-    blocks, or for shares that are none.
+    target the answer has the smallest probability, and has `attained` False. Raises FieldError when no code has such
+    blocks, or for shares that are not positive.
     """
     if len(channels) != len(weights):
-        raise ValueError(f"weights: {len(weights)} shares for {len(channels)} paths")
+        raise FieldError("weights", f"{len(weights)} shares for {len(channels)} paths")
     fullest = max(1, MAX_BLOCK_BYTES // wanted.symbol_bytes)
     counts = sorted({-(-wanted.symbols // k) for k in (fullest, *BLOCK_SYMBOLS) if k <= wanted.symbols} | {1})
     search = _Search(wanted, channels, weights)
@@ -177,7 +177,7 @@ def choose_redundancy(
     if cheapest is not None:
         return cheapest
     if not found:
-        raise ValueError(
-            f"symbol_bytes: no code has blocks for {wanted.symbols} symbols of {wanted.symbol_bytes} bytes"
+        raise FieldError(
+            "symbol_bytes", f"no code has blocks for {wanted.symbols} symbols of {wanted.symbol_bytes} bytes"
         )
     return min(found, key=lambda option: (option.blocks * option.block_failure, option.overhead, option.blocks))

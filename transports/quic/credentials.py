@@ -79,7 +79,7 @@ def _certify(key_octets: bytes, serial: int, name: str) -> Credentials:
 
 @cache
 def public_credentials() -> Credentials:
-    """Return credentials that anybody can compute, for the simulator and for loopback: they protect against no one."""
+    """Return credentials that everyone can compute, for the simulator and for loopback: they protect against no one."""
     return make_credentials(SplitMix64(PUBLIC_SEED))
 
 

@@ -1,4 +1,4 @@
-"""What one end sends after the handshake, and when: streams first, then symbols, as window and pace allow."""
+"""Sends packets after the handshake: streams first, then symbols, as congestion window and pace allow."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -35,11 +35,11 @@ class Credit(Protocol):
         """Return the octets left."""
 
     def use_credit(self, size: int) -> None:
-        """Use some."""
+        """Use some of the credit."""
 
 
 class SymbolCargo:
-    """The cargo of packets that carry a symbol: it collects their outcomes."""
+    """The cargo of packets that carry a symbol. It collects the outcomes."""
 
     __slots__ = ("outcomes",)
 
@@ -59,10 +59,10 @@ class Ping:
     """The cargo of a probe that carries nothing."""
 
     def on_acked(self, packet: SentPacket) -> None:
-        """Nothing was waiting for it."""
+        """Do nothing: a PING carries no data."""
 
     def on_lost(self, packet: SentPacket) -> None:
-        """The probe timer sends another."""
+        """Do nothing: the probe timer sends another PING."""
 
 
 class PacketSender:
@@ -91,11 +91,11 @@ class PacketSender:
         self._more_symbols = False  # the source had one when last asked
 
     def add(self, stream: QuicStream, outgoing: OutgoingStream) -> None:
-        """Send a stream too."""
+        """Send the data of a stream from now on."""
         self._streams.append((stream, outgoing))
 
     def finished(self) -> bool:
-        """Forget streams whose every octet is acknowledged; tell whether there were any."""
+        """Forget the streams that are acknowledged as a whole; tell whether there were any."""
         left = [entry for entry in self._streams if not entry[1].is_finished]
         found = len(left) < len(self._streams)
         self._streams = left
@@ -135,7 +135,8 @@ class PacketSender:
     def rate_bps(self) -> float | None:
         """Return the pace of UDP payload; None: no round trip is known yet, so the initial window leaves at once.
 
-        A loss-based controller has no pace of its own and is given one (RFC 9002 §7.7); others know why they have none.
+        A loss-based controller has no pace of its own and is given one (RFC 9002 §7.7). Another controller
+        that sets no pace wants none.
         """
         if self.pace_bps is not None:
             return self.pace_bps

@@ -1,4 +1,12 @@
-"""One end of a QUIC connection over one path: made, connected, fed with datagrams, and given up."""
+"""One end of a QUIC connection over one path: it is made, connected, given datagrams, and at last given up.
+
+It carries two things for a multipath transport. Symbols go in DATAGRAM frames (RFC 9221): they are unreliable and
+unordered, and the outcome of each is told. Control octets go on a stream: they are reliable and in order. The owner is
+asked for a symbol whenever window and pace let another packet leave, so that no symbol is assigned to a path early.
+
+The owner calls `receive` or `handle_timer`, then `take_symbols`, `take_reports` and `take_control`, then
+`datagrams_to_send` of every path (an event on one path may free a symbol for another), and at last `get_timer`.
+"""
 
 from collections.abc import Callable
 
@@ -19,6 +27,7 @@ from bicoastal.transports.quic.streams import IDENTIFIER_BYTES
 from bicoastal.transports.quic.symbols import SymbolOutcome, SymbolSource
 from bicoastal.transports.quic.wire import CONNECTION_ID_BYTES, NUMBER_BYTES, TAG_BYTES
 from bicoastal.transports.recovery.rtt import RttEstimator
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 HEADERS_BYTES = 20 + 8  # IP and UDP
@@ -33,9 +42,11 @@ class PathConnection:
 
     role: "client" begins the handshake with the first `datagrams_to_send`; a "server" waits for it. credentials: the
     server's; a client needs only the certificate, which it pins, and its own if the server asks for one.
-    make_congestion(mss_bytes) returns the controller. continuous: streams carry control octets (see `PathConnection`);
-    otherwise each is a message. datagram_bytes, an attribute, is the largest UDP payload.
-    Raises ValueError for an MTU that is too small for QUIC, and for a server without a private key.
+    make_congestion(mss_bytes) returns the controller. continuous: streams carry control octets; otherwise each
+    stream is a message. datagram_bytes, an attribute, is the largest UDP payload.
+    source: is asked for symbols; set it before the first `datagrams_to_send`. pace_bps: the rate of UDP payload at
+    which packets leave; None leaves it to the controller. failure: why the connection ended, in one sentence, or empty.
+    Raises FieldError for an MTU that is too small for QUIC, and for a server without a private key.
     """
 
     def __init__(
@@ -49,7 +60,7 @@ class PathConnection:
         continuous: bool,
     ) -> None:
         if role != "client" and credentials.private_key is None:
-            raise ValueError("credentials: a server needs the private key")
+            raise FieldError("credentials", "a server needs the private key")
         datagram_bytes = view.mtu_bytes - HEADERS_BYTES
         self.path_id = view.path_id
         self.datagram_bytes = datagram_bytes
@@ -93,7 +104,7 @@ class PathConnection:
 
     @property
     def ready(self) -> bool:
-        """The handshake is over, and nobody has closed."""
+        """The handshake is complete, and no end has closed the connection."""
         return self._connection is not None and self._connection.is_open and not self.failure
 
     @property
@@ -108,7 +119,7 @@ class PathConnection:
 
     @property
     def source(self) -> SymbolSource | None:
-        """Who is asked for symbols."""
+        """What is asked for symbols."""
         return self._source
 
     @source.setter
@@ -130,12 +141,12 @@ class PathConnection:
 
     @property
     def in_flight_bytes(self) -> int:
-        """What is in flight."""
+        """UDP payload that is sent, and neither acknowledged nor declared lost; bytes."""
         return self._connection.sent.in_flight if self._connection is not None else 0
 
     @property
     def oldest_in_flight_s(self) -> float | None:
-        """When the oldest packet in flight left."""
+        """When the oldest packet in flight left; None when none is in flight."""
         oldest = self._connection.sent.oldest() if self._connection is not None else None
         return None if oldest is None else oldest.sent_s
 
@@ -157,7 +168,7 @@ class PathConnection:
 
     @property
     def peer_ack_delay_s(self) -> float:
-        """How long the peer may hold an acknowledgement back, as it has said."""
+        """How long the peer may delay an acknowledgement, as it has announced."""
         return self._connection.sent.peer_ack_delay_s if self._connection is not None else 0.025
 
     @property
@@ -215,7 +226,7 @@ class PathConnection:
         return header.destination_cid
 
     def datagrams_to_send(self, now: float) -> list[Datagram]:
-        """Return, and forget, what may leave."""
+        """Return, and forget, the packets that may leave now or within the pacing horizon (`depart_at`)."""
         connection = self._connection
         if connection is None:
             return []
@@ -239,7 +250,7 @@ class PathConnection:
         return None if at == INFINITY else at
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Act on every timer whose time has come."""
         connection = self._connection
         if connection is None or self.failure:
             return
@@ -250,12 +261,15 @@ class PathConnection:
         self._drain(connection)
 
     def declare_lost(self, now: float, *, congestion: bool = False) -> None:
-        """Take all in flight for lost."""
+        """Declare all packets in flight lost, because the owner expects no acknowledgement of them.
+
+        congestion: tell the controller, as for other losses; a path that has gone silent is no sign of congestion.
+        """
         if self._connection is not None:
             self._connection.sent.declare_lost(now, congestion=congestion)
 
     def probe(self, now: float) -> None:
-        """Ask for an answer now, whatever the probe timer says; at most once per round trip (see `liveness`)."""
+        """Send a probe now, whatever the probe timer says. The owner does so at most once per round trip."""
         if self._connection is not None and self._begun_s is not None and not self.failure:
             self._connection.probe(now)
 
@@ -296,7 +310,7 @@ class PathConnection:
         return messages
 
     def take_reports(self) -> list[SymbolOutcome]:
-        """Return, and forget, what has become of symbols."""
+        """Return, and forget, the outcomes of symbols since the last call."""
         if self._connection is None:
             return []
         symbols = self._connection.packet_sender.symbols
@@ -318,7 +332,7 @@ class PathConnection:
             self.refuse("the far end refused a stream")
 
     def refuse(self, reason: str) -> None:
-        """End the connection: what the far end has sent, or wants, makes no sense. It is told so."""
+        """End the connection because the far end has violated the protocol above QUIC, and tell the far end why."""
         if not self.failure:
             self.failure = reason
             if self._connection is not None:
@@ -330,5 +344,5 @@ class PathConnection:
             self.refuse(f"the far end sent a message of {len(data)} octets, less than its identifier")
             return
         self._messages.append((int.from_bytes(data[:IDENTIFIER_BYTES], "big"), data[IDENTIFIER_BYTES:]))
-        if not event.stream_id & 2:  # it could be answered on the same stream: nothing will be
+        if not event.stream_id & 2:  # a bidirectional stream: end our half, which carries nothing
             connection.finish_stream(event.stream_id)

@@ -1,4 +1,4 @@
-"""What aioquic's connection sees where it has its own loss recovery and its own books of what was received.
+"""The objects that aioquic's connection uses in place of its own loss recovery and received packet numbers.
 
 aioquic handles Initial and Handshake packets. 1-RTT packets are passed on to `SentPackets` and `ReceivedPackets`.
 """
@@ -22,7 +22,7 @@ from bicoastal.transports.quic.sent_packets import SentPacket, SentPackets
 
 
 class Frames:
-    """The frames of a packet that aioquic wrote: it is told their fate once, as its handlers expect."""
+    """The frames of a packet that aioquic wrote. Its handlers are told once whether they arrived."""
 
     __slots__ = ("_on_loss", "_packet")
 
@@ -31,12 +31,12 @@ class Frames:
         self._on_loss = on_loss
 
     def on_acked(self, packet: SentPacket) -> None:
-        """Tell them that they have arrived, unless they were told otherwise before."""
+        """Tell the handlers that the frames arrived, unless they were told of a loss before."""
         if not packet.lost:
             self._tell(QuicDeliveryState.ACKED)
 
     def on_lost(self, packet: SentPacket) -> None:
-        """Tell them that they are to be sent again."""
+        """Tell the handlers that the frames must be sent again."""
         self._tell(QuicDeliveryState.LOST)
         self._on_loss()
 
@@ -62,22 +62,22 @@ class Recovery(HandshakeRecovery):
 
     @property
     def bytes_in_flight(self) -> int:
-        """What is in flight, in all spaces."""
+        """Bytes in flight, in all packet-number spaces."""
         return self._sent.in_flight + super().bytes_in_flight
 
     @property
     def congestion_window(self) -> int:
-        """The window that our own controller sets."""
+        """The window of this package's controller, bytes."""
         return int(self._sent.congestion.cwnd_bytes)
 
     def get_probe_timeout(self, *, include_max_ack_delay: bool = True) -> float:
-        """Return the PTO, of which aioquic makes idle and closing periods."""
+        """Return the PTO, from which aioquic computes idle and closing periods."""
         if self._sent.rtt.srtt_s is None:
             return float(super().get_probe_timeout(include_max_ack_delay=include_max_ack_delay))
         return self._sent.pto_s
 
     def on_packet_sent(self, *, packet: QuicSentPacket, space: QuicPacketSpace) -> None:
-        """Book a packet that aioquic has written."""
+        """Record a packet that aioquic has written."""
         if not space.is_application_data:
             super().on_packet_sent(packet=packet, space=space)
         elif packet.is_ack_eliciting:
@@ -112,7 +112,7 @@ class _Numbers:
         return number in self._received
 
     def __len__(self) -> int:
-        return 0  # aioquic need not trim them
+        return 0  # so that aioquic does not trim them
 
 
 class ApplicationSpace(QuicPacketSpace):
@@ -133,11 +133,11 @@ class ApplicationSpace(QuicPacketSpace):
 
     @expected_packet_number.setter
     def expected_packet_number(self, value: int) -> None:
-        """Do nothing: `ReceivedPackets` knows."""
+        """Do nothing: `ReceivedPackets` keeps this number."""
 
 
 class CountingWindow(QuicPacketNumberWindow):
-    """The handshake's received packet numbers, that tells of duplicates: they are genuine."""
+    """The packet numbers received in a handshake space. It reports duplicates, which are genuine packets."""
 
     def __init__(self, on_duplicate: Callable[[], None]) -> None:
         super().__init__()

@@ -1,8 +1,9 @@
-"""The packets in flight on one path: loss detection, congestion control and probes (RFC 9002) in O(news) per ACK.
+"""The packets sent on one path: loss detection, congestion control and probes (RFC 9002).
 
-Only 1-RTT packets; the handshake's few are left to aioquic. In three things RFC 9002 leaves a choice, and RACK's
-(RFC 8985 §6.2) is taken: once packets have been seen to overtake one another, no count of packets but a time tells a
-loss; that time grows whenever a loss turns out to have been none; and a reduction for such a loss is taken back.
+An ACK costs time in proportion to the packets that it newly acknowledges. Only 1-RTT packets are kept here; aioquic
+keeps those of the handshake. Where RFC 9002 leaves a choice, three rules are RACK's (RFC 8985 §6.2). Once reordering
+has been seen, a loss is detected by time and not by a count of packets. That time grows with each spurious loss. The
+window reduction of a spurious loss is undone.
 """
 
 from collections import deque
@@ -18,25 +19,25 @@ GRANULARITY_S = 0.001  # RFC 9002 §6.1.2
 PACKET_THRESHOLD = 3  # RFC 9002 §6.1.1
 INITIAL_RTT_S = 0.333  # RFC 9002 §6.2.2
 PERSISTENT_PTOS = 3  # RFC 9002 §7.6.1
-MAX_BACKOFF = 6  # a path that has fallen dark is tried at least every 64 PTOs
+MAX_BACKOFF = 6  # a path that has gone silent is probed at least every 64 PTOs
 PROBES = 2  # RFC 9002 §6.2.4
-FORGET_ROUNDS = 4  # how many smoothed round trips a lost packet is remembered, in case it was only late
+FORGET_ROUNDS = 4  # smoothed round trips for which a lost packet is kept, in case it was only late
 
 
 class Cargo(Protocol):
-    """What a packet carries, as far as it cares for its fate."""
+    """What a packet carries. It is told whether the packet arrived."""
 
     def on_acked(self, packet: "SentPacket") -> None:
-        """It has arrived; also after `on_lost`, when that was an error."""
+        """Take the acknowledgement of a packet. It may come after `on_lost`, which then was spurious."""
 
     def on_lost(self, packet: "SentPacket") -> None:
-        """It is taken for lost."""
+        """Take the loss of a packet."""
 
 
 class SentPacket:
-    """A packet in the sender's books: `size` octets of UDP payload that left at `sent_s`, with a `span` of `cargo`.
+    """A sent packet: `size` octets of UDP payload that left at `sent_s` (seconds), with the part `span` of `cargo`.
 
-    What a span counts, the cargo knows.
+    The cargo defines what a span counts. done: it is acknowledged. lost: it was declared lost.
     """
 
     __slots__ = ("cargo", "done", "lost", "number", "sent_s", "size", "span")
@@ -52,9 +53,9 @@ class SentPacket:
 
 
 class SentPackets:
-    """What one end has in flight, and what acknowledgements make of it.
+    """The packets that one end has sent, and what acknowledgements tell of them.
 
-    in_flight: octets sent and neither acknowledged nor taken for lost. next_number: above every packet number sent.
+    in_flight: octets sent and neither acknowledged nor declared lost. next_number: above every packet number sent.
     confirmed: the handshake is, so the probe timer runs (RFC 9002 §6.2.1). probes: packets that may leave now whatever
     the window says. last_sent_s: when the newest ack-eliciting packet leaves.
     """
@@ -70,8 +71,8 @@ class SentPackets:
         self.last_sent_s = -INFINITY
         self.timeouts = self.spurious = 0
         self._packets: dict[int, SentPacket] = {}  # in flight, or lost and not yet forgotten
-        self._order: deque[SentPacket] = deque()  # in flight; may begin with some that are not any more
-        self._lost: deque[tuple[float, SentPacket]] = deque()  # when it was taken for lost, and what
+        self._order: deque[SentPacket] = deque()  # in flight; the first ones may be acknowledged or lost
+        self._lost: deque[tuple[float, SentPacket]] = deque()  # when it was declared lost, and the packet
         self._acked = RangeSet()
         self._largest_acked = -1
         self.latest_rtt_s = 0.0
@@ -80,14 +81,14 @@ class SentPackets:
         self._reordering_seen = False
         self._tolerance = 1  # RACK.reo_wnd_mult
         self._recovery_start = 0  # losses of packets below belong to the episode before
-        self._episode: set[int] = set()  # lost in the present one, and not disproved
+        self._episode: set[int] = set()  # packets lost in the present episode, without the spurious losses
         self._round_stop = 0
         self._limited_stop = 0
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def add(self, packet: SentPacket) -> None:
-        """Take in an ack-eliciting packet; numbers and times of departure never decrease."""
+        """Record an ack-eliciting packet; numbers and times of departure never decrease."""
         self._packets[packet.number] = packet
         self._order.append(packet)
         self.in_flight += packet.size
@@ -97,7 +98,7 @@ class SentPackets:
             self.probes -= 1
 
     def room(self, size: int, *, limits: bool) -> bool:
-        """Tell whether the window lets `size` octets leave. limits: there are some."""
+        """Tell whether the window lets `size` octets leave. limits: there is more to send."""
         if self.in_flight + size <= self.congestion.cwnd_bytes or self.probes or not self.in_flight:
             return True
         if limits:
@@ -116,7 +117,7 @@ class SentPackets:
         return count, first_s, last_s
 
     def begin_burst(self, now: float, burst_bytes: int, *, after_idle: str) -> None:
-        """The application offers `burst_bytes` while nothing is in flight; `after_idle` as in `restart_after_idle`."""
+        """Begin a burst of `burst_bytes` while nothing is in flight; `after_idle` as in `restart_after_idle`."""
         if self.last_sent_s > -INFINITY:
             self.congestion.restart_after_idle(now, now - self.last_sent_s, self.pto_s, policy=after_idle)
         self.congestion.on_burst(now, burst_bytes)
@@ -188,7 +189,7 @@ class SentPackets:
                 for number in range(new_stop - 1, new_start - 1, -1):
                     packet = packets.pop(number, None)
                     if packet is None:
-                        continue  # it asked for no acknowledgement
+                        continue  # a packet that asked for no acknowledgement
                     packet.done = True
                     if packet.lost:
                         self._disprove(packet)
@@ -219,7 +220,7 @@ class SentPackets:
         return min(self._tolerance * self.rtt.min_rtt_s / 4, srtt_s)  # RFC 8985 §6.2 step 4
 
     def _detect(self, now: float) -> int:
-        """Take for lost what was sent long enough before something that is acknowledged; return its octets."""
+        """Declare packets lost that were sent long enough before an acknowledged one; return their octets."""
         self._loss_at = INFINITY
         largest = self._largest_acked
         packet = self.oldest()
@@ -261,9 +262,10 @@ class SentPackets:
         return size
 
     def _is_persistent(self, lost: Sequence[SentPacket]) -> bool:
-        """Tell whether nothing of three PTOs' worth of packets arrived (RFC 9002 §7.6).
+        """Tell whether no packet sent within three PTOs arrived (RFC 9002 §7.6).
 
-        A gap in their numbers may have been acknowledged, or have asked for no acknowledgement: it ends the period.
+        A number missing in `lost` may be of a packet that was acknowledged, or asked for no acknowledgement. It ends
+        the period.
         """
         if self.rtt.srtt_s is None:
             return False
@@ -278,7 +280,7 @@ class SentPackets:
         return False
 
     def _disprove(self, packet: SentPacket) -> None:
-        """What was taken for lost has arrived after all."""
+        """Take the acknowledgement of a packet that was declared lost: the loss was spurious."""
         self.spurious += 1
         self._reordering_seen = True
         self._tolerance = min(self._tolerance + 1, 20)
@@ -293,9 +295,9 @@ class SentPackets:
             self._packets.pop(self._lost.popleft()[1].number, None)
 
     def declare_lost(self, now: float, *, congestion: bool = False) -> None:
-        """Take everything in flight for lost, on evidence from elsewhere, and probe.
+        """Declare all packets in flight lost, because the caller expects no acknowledgement of them, and allow a probe.
 
-        congestion: the controller is to know, as of other losses; that a path has gone dark is no sign of it.
+        congestion: tell the controller, as for other losses; a path that has gone silent is no sign of congestion.
         """
         lost: list[SentPacket] = []
         while (packet := self.oldest()) is not None:
@@ -328,7 +330,7 @@ class SentPackets:
         return self._loss_at if self._loss_at < INFINITY else self.probe_at
 
     def on_timer(self, now: float) -> None:
-        """Do what is due: take for lost what is overdue, or let probes leave with what has waited longest."""
+        """Declare overdue packets lost, or else let probes leave with the data that has waited longest."""
         if self._loss_at <= now:
             self._detect(now)
         if self._loss_at == INFINITY and self.probe_at <= now:
@@ -337,10 +339,10 @@ class SentPackets:
             self.probe(now, PROBES)
 
     def probe(self, now: float, count: int = 1) -> None:
-        """Let probes leave whatever the window says, in the place of what has waited longest."""
+        """Let probes leave beyond the window; they carry the data that has waited longest."""
         self.probes = max(self.probes, count)
         for _ in range(count):
             oldest = self.oldest()
             if oldest is not None:
                 self._order.popleft()
-                self._give_up(oldest, now)  # no congestion event: that is for an acknowledgement to tell
+                self._give_up(oldest, now)  # no congestion event: only an acknowledgement shows one

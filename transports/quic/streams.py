@@ -1,4 +1,4 @@
-"""QUIC streams without copying: in place of aioquic's buffers, under the same connection.
+"""QUIC streams without copies, in place of aioquic's buffers.
 
 A message is a stream of its own: its identifier (an unsigned 64-bit integer in network order), its octets, and FIN.
 The control stream has no end, and is read as it arrives.
@@ -78,7 +78,7 @@ class OutgoingStream(QuicStreamSender):
         return b"".join((b"%c%b%b" % (kind, self._id, offset), *self.read(start, stop)))
 
     def on_acked(self, packet: SentPacket) -> None:
-        """Octets have arrived."""
+        """Note that octets have arrived."""
         self._delivered.add(*packet.span)
         if self._lost:
             self._lost.discard(*packet.span)
@@ -86,14 +86,14 @@ class OutgoingStream(QuicStreamSender):
             self.is_finished = True
 
     def on_lost(self, packet: SentPacket) -> None:
-        """Octets are to be sent again, those that another packet brought excepted."""
+        """Send octets again, except those that another packet has delivered."""
         missing = self._delivered.add(*packet.span)
         for start, stop in missing:
             self._delivered.discard(start, stop)
             self._lost.add(start, stop)
 
     def reset(self, error_code: int) -> None:
-        """The peer wants no more (STOP_SENDING); whoever sends is to find out by `stopped`."""
+        """Note that the peer refuses more data (STOP_SENDING). The sender reads `stopped`."""
         self.stopped = True
 
 
@@ -131,7 +131,7 @@ class OutgoingControl(OutgoingStream):
         return [bytes(self._octets[start - self._begin : stop - self._begin])]
 
     def on_acked(self, packet: SentPacket) -> None:
-        """Octets have arrived: forget those before the first gap."""
+        """Note that octets have arrived, and forget those before the first gap."""
         super().on_acked(packet)
         for start, stop in self._delivered:
             if start <= self._begin < stop:
@@ -141,9 +141,9 @@ class OutgoingControl(OutgoingStream):
 
 
 class Incoming(StreamReceiver):
-    """What one end receives on a stream: in pieces, by reference, in whatever order they come.
+    """What one end receives on a stream: pieces by reference, in any order.
 
-    continuous: hand octets on as soon as they are in order; otherwise all at once when the last is here.
+    continuous: octets are handed on as soon as they are in order; otherwise all at once, after the last has arrived.
     """
 
     def __init__(self, stream_id: int, *, continuous: bool) -> None:
@@ -158,7 +158,7 @@ class Incoming(StreamReceiver):
         return self.take(frame.offset, frame.data, fin=frame.fin)
 
     def take(self, offset: int, data: Buffer, *, fin: bool) -> StreamDataReceived | None:
-        """Take octets; return what is thereby ready. Raises FinalSizeError (RFC 9000 §4.5)."""
+        """Take octets; return the event of those that are now ready. Raises FinalSizeError (RFC 9000 §4.5)."""
         stop = offset + len(data)
         if fin or self.final_bytes is not None:
             self._check_final_size(stop, fin=fin)
