@@ -1,4 +1,4 @@
-"""Who is let in: the ends of one run, which share a secret, and nobody who knows all else."""
+"""Only the ends of one run, which share a secret, can connect to each other."""
 
 from random import Random
 
@@ -7,13 +7,15 @@ import pytest
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.quic.credentials import Credentials, credentials_of, make_credentials, public_credentials
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
+from bicoastal.wan.flow_id import FlowId
 from helpers.quic_pair import SPECS, QuicPair
 
 OURS, THEIRS = b"drawn for this run", b"drawn for another run"
 
 
-def context(role: str, secret: bytes | None = OURS, flow: str = "pair") -> EndpointContext:
+def context(role: str, secret: bytes | None = OURS, owner: str = "pair") -> EndpointContext:
     path = PathView(path_id=0, name="path0", mtu_bytes=1500)
+    flow = FlowId(owner=owner, source="west", destination="east", paths=(path.name,))  # of a QuicPair, by default
     return EndpointContext(role=role, flow=flow, paths=(path,), rng=Random(1), secret=secret)
 
 
@@ -25,7 +27,7 @@ def test_certificates_are_the_same_for_the_same_seed_and_only_then() -> None:
 
 
 def test_every_secret_and_every_flow_has_keys_of_its_own() -> None:
-    contexts = [context("server"), context("server", THEIRS), context("server", flow="another")]
+    contexts = [context("server"), context("server", THEIRS), context("server", owner="another")]
     servers = [credentials_of(each) for each in contexts]
     clients = [server.client for server in servers if server.client is not None]
     keys = {each.certificate.public_key().public_bytes_raw() for each in (*servers, *clients, public_credentials())}  # type: ignore[union-attr]

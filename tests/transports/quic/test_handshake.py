@@ -11,6 +11,7 @@ from bicoastal.transports.quic.credentials import make_credentials, public_crede
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
 from bicoastal.transports.quic.path_connection import HANDSHAKE_LIMIT_S
 from bicoastal.transports.quic.seeding import with_globals
+from bicoastal.wan.flow_id import FlowId
 from helpers.quic_pair import RTT_S, QuicPair
 
 
@@ -57,7 +58,10 @@ def test_the_handshake_takes_one_round_trip() -> None:
 def test_a_server_with_another_certificate_is_refused() -> None:
     pair = QuicPair(connect=False)
     context = EndpointContext(
-        role="server", flow="pair", paths=(PathView(path_id=0, name="path0", mtu_bytes=1500),), rng=Random(1)
+        role="server",
+        flow=FlowId(owner="pair", source="west", destination="east", paths=("path0",)),
+        paths=(PathView(path_id=0, name="path0", mtu_bytes=1500),),
+        rng=Random(1),
     )
     pair.ends["server"] = QuicEndpoint(context, QuicParameters(), credentials=make_credentials(Random(7)))
     pair.run_until(lambda: "client" in pair.failed)
@@ -67,7 +71,10 @@ def test_a_server_with_another_certificate_is_refused() -> None:
 
 def test_a_server_needs_a_private_key() -> None:
     context = EndpointContext(
-        role="server", flow="pair", paths=(PathView(path_id=0, name="path0", mtu_bytes=1500),), rng=Random(1)
+        role="server",
+        flow=FlowId(owner="pair", source="west", destination="east", paths=("path0",)),
+        paths=(PathView(path_id=0, name="path0", mtu_bytes=1500),),
+        rng=Random(1),
     )
     with pytest.raises(ValueError, match="private key"):
         QuicEndpoint(context, QuicParameters(), credentials=public_credentials().public())

@@ -20,6 +20,7 @@ from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.events import Connected, MessageReceived
 from bicoastal.transports.quic.credentials import ALPN, Credentials, make_credentials
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
+from bicoastal.wan.flow_id import FlowId
 from helpers.asyncio_endpoint import AsyncioEnd
 
 REQUEST, RESPONSE = Random(1).randbytes(3_000_000), Random(2).randbytes(2_000_000)
@@ -37,7 +38,7 @@ def credentials() -> Credentials:
 def _endpoint(role: str, credentials: Credentials) -> QuicEndpoint:
     context = EndpointContext(
         role=role,
-        flow="loopback",
+        flow=FlowId(owner="loopback", source="west", destination="east", paths=("path0",)),
         paths=(PathView(path_id=0, name="lo", mtu_bytes=1500),),
         rng=SystemRandom(),
     )
