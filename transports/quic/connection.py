@@ -279,7 +279,7 @@ class BulkConnection(FrameReader):
         if keys is None:
             self.flight.peer_ack_delay_s = self._loss.max_ack_delay
             if self._recovery.handshake_rtt_s is not None:
-                self.flight.rtt.sample(self._recovery.handshake_rtt_s, now)
+                self.flight.rtt.sample(self._recovery.handshake_rtt_s, now, handshake=True)
             self._keys = Protection(pair.recv), Protection(pair.send)
         elif keys[0].secret != pair.recv.secret:
             self._old_keys = keys[0]
