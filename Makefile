@@ -43,6 +43,7 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests benchmarks
 
 imports: $(VENV)/.installed-dev
 	$(BIN)/lint-imports

@@ -25,6 +25,7 @@ from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, PathV
 from bicoastal.transports.events import Buffer, Connected, Event, MessageReceived
 from bicoastal.transports.quic.credentials import public_credentials
 from bicoastal.transports.registry import Registry
+from bicoastal.wan.flow_id import FlowId
 
 ONE_WAY_S = 0.030
 SLACK_S = 1e-6  # aioquic's loss timer is set and tested with different rounding, and spins in virtual time
@@ -104,12 +105,21 @@ def stock(mtu_bytes: int, paths: int) -> tuple[Endpoint, Endpoint]:
 def transport(name: str) -> Callable[[int, int], tuple[Endpoint, Endpoint]]:
     spec = Registry.installed().resolve(name)
 
+    make_endpoint = spec.make_endpoint
+    assert make_endpoint is not None
+
     def make(mtu_bytes: int, paths: int) -> tuple[Endpoint, Endpoint]:
         views = tuple(PathView(path_id=i, name=f"path{i}", mtu_bytes=mtu_bytes) for i in range(paths))
         client, server = (
-            spec.make_endpoint(
+            make_endpoint(
                 EndpointContext(
-                    role=role, flow="speed", paths=views, rng=Random(role), parameters=spec.make_parameters({})
+                    role=role,
+                    flow=FlowId(
+                        owner="speed", source="west", destination="east", paths=tuple(view.name for view in views)
+                    ),
+                    paths=views,
+                    rng=Random(role),
+                    parameters=spec.make_parameters({}),
                 )
             )
             for role in ("client", "server")

@@ -113,6 +113,11 @@ class LinkRecord:
     corrupted: int
     reordered: int
 
+    @property
+    def source(self) -> str:
+        """The site at which the packets entered the link. A site's name has no ">" (`bicoastal.wan.topology.Site`)."""
+        return self.direction.partition(">")[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRecord:

@@ -101,7 +101,7 @@ class _Simulation:
             raise UnsupportedError(f"{flow.transport.name} makes no endpoints")
         context = EndpointContext(
             role=role,
-            flow=flow.name,
+            flow=flow.id,
             paths=views,
             rng=stream(self._spec.seed, f"flow/{flow.name}/{role}"),
             parameters=flow.parameters,

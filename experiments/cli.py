@@ -73,12 +73,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _code_of(error: Exception) -> int | None:
     """Return the exit code of what commands raise on purpose; None for what is a fault of this program."""
-    from bicoastal import (  # noqa: PLC0415 (slow: see the top of this file)
-        RunFailedError,
-        ScenarioError,
-        StoreError,
-        UnsupportedError,
-    )
+    from bicoastal import ScenarioError, StoreError, UnsupportedError  # noqa: PLC0415 (slow: see the top of this file)
+    from bicoastal.backend import RunFailedError  # noqa: PLC0415 (slow: see the top of this file)
 
     codes = {ScenarioError: BAD_INPUT, StoreError: BAD_INPUT, UnsupportedError: UNSUPPORTED, RunFailedError: FAILED}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), None)

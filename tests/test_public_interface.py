@@ -3,9 +3,11 @@
 import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ import numpy as np
 import pytest
 
 import bicoastal
+from bicoastal import network, runs
 from bicoastal.experiments.figures.style import png_of
+from bicoastal.public import PUBLIC
 from helpers.shown_code import example_transport
 
 SMALL = {"allreduce.shard": "200 kB", "scenario.iterations": 3}
-SOURCE = ast.parse(Path(bicoastal.__file__).read_text(encoding="utf-8"))
+SCALE_ERROR = r"^scale: 'zero' is neither 'auto' nor a number from 0\.001 to 1e\+06$"
 
 
 @pytest.fixture(scope="module")
@@ -30,27 +34,43 @@ def results() -> bicoastal.Results:
 # -- what is public ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", bicoastal.__all__)
-def test_every_public_name_is_there_and_is_explained(name: str) -> None:
-    found = getattr(bicoastal, name)
+def test_no_name_is_listed_twice_and_the_top_level_is_small() -> None:
+    names = [name for homes in PUBLIC.values() for name in homes]
+    assert len(names) == len(set(names))
+    assert len(PUBLIC["bicoastal"]) <= 45
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, homes in PUBLIC.items() for name in homes])
+def test_every_public_name_is_there_and_is_explained(module: str, name: str) -> None:
+    found = getattr(import_module(module), name)
     if inspect.isclass(found) or inspect.isroutine(found):
         assert found.__name__ == name
         assert found.__doc__
         assert not found.__doc__.startswith(f"{name}(")  # what dataclasses and named tuples write by themselves
 
 
-def test_nothing_else_is_exported() -> None:
-    assert dir(bicoastal) == sorted(bicoastal.__all__)
-    assert len(set(bicoastal.__all__)) == len(bicoastal.__all__)
-    with pytest.raises(AttributeError, match="module 'bicoastal' has no attribute 'frobnicate'"):
-        bicoastal.frobnicate  # noqa: B018 (reading it is the test)
+@pytest.mark.parametrize("name", PUBLIC)
+def test_nothing_else_is_exported(name: str) -> None:
+    module = import_module(name)
+    assert module.__all__ == list(PUBLIC[name])
+    assert dir(module) == sorted(PUBLIC[name])
+    assert module.__doc__
+    with pytest.raises(AttributeError, match=f"^module '{name}' has no attribute 'frobnicate'$"):
+        module.frobnicate  # noqa: B018 (reading it is the test)
 
 
-def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
-    (block,) = [node for node in SOURCE.body if isinstance(node, ast.If)]
+def test_the_top_level_names_every_other_module_of_the_interface() -> None:
+    assert bicoastal.__doc__
+    assert set(re.findall(r"^- `(bicoastal\.\w+)`", bicoastal.__doc__, re.MULTILINE)) == set(PUBLIC) - {"bicoastal"}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_type_checkers_see_the_same_names_from_the_same_modules(name: str) -> None:
+    source = ast.parse(Path(f"{import_module(name).__file__}").read_text(encoding="utf-8"))
+    (block,) = [node for node in source.body if isinstance(node, ast.If)]
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     seen = {(alias.asname, f"{node.module}") for node in imports for alias in node.names}
-    assert seen == {(name, f"bicoastal.{module}") for name, module in bicoastal._HOMES.items()}
+    assert seen == {(public, f"bicoastal.{home}") for public, home in PUBLIC[name].items()}
 
 
 def test_importing_it_loads_nothing_else() -> None:
@@ -58,7 +78,7 @@ def test_importing_it_loads_nothing_else() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in ended.stdout.split()}
     assert loaded.isdisjoint({"numpy", "matplotlib", "rich", "aioquic", "multiprocessing", "sqlite3", "asyncio"})
-    assert [name for name in ended.stdout.split() if name.startswith("bicoastal")] == ["bicoastal"]
+    assert [name for name in ended.stdout.split() if name.startswith("bicoastal")] == ["bicoastal", "bicoastal.public"]
     assert ended.stderr == ""
 
 
@@ -101,7 +121,7 @@ def test_the_table_of_the_comparison_has_a_row_for_each_transport(results: bicoa
 
 
 def test_each_kind_of_record_is_a_table(results: bicoastal.Results) -> None:
-    for name in bicoastal.TABLES:
+    for name in runs.TABLES:
         assert set(results.table(name)) >= {"run"} or name == "runs"
     iterations = results.table("iterations")
     assert iterations.rows == 12
@@ -173,6 +193,19 @@ def test_a_transport_that_is_an_object_of_the_script_runs_without_being_installe
     assert done == ["reno ok", "scalable ok"]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"scale": "zero"}, SCALE_ERROR),
+        ({"backend": "mars"}, "^backend: there is no backend 'mars'"),
+        ({"impairment": "netem"}, "^impairment: sim has no choice of it$"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_named_as_the_function_calls_it(wrong: dict[str, str], match: str) -> None:
+    with pytest.raises(bicoastal.ScenarioError, match=match):
+        bicoastal.run("metro", transports=["reno"], **wrong)  # type: ignore[arg-type]
+
+
 def test_a_transport_that_is_not_there_is_told_in_one_sentence() -> None:
     with pytest.raises(bicoastal.ScenarioError, match=r"^transports: there is no transport 'rino'; did you"):
         bicoastal.run("metro", transports=["rino"])
@@ -199,13 +232,13 @@ def test_a_scenario_can_be_a_file_or_its_tables(tmp_path: Path) -> None:
 
 def test_a_scenario_can_be_made_of_typed_objects() -> None:
     bundled = bicoastal.load_scenario("metro", changes=SMALL)
-    link = bicoastal.LinkSpec(
-        name="plane", a="west", b="east", rate_bps=1e9, delay_s=1e-3, loss=bicoastal.Bernoulli(probability=1e-3)
+    link = network.LinkSpec(
+        name="plane", a="west", b="east", rate_bps=1e9, delay_s=1e-3, loss=network.Bernoulli(probability=1e-3)
     )
-    topology = bicoastal.Topology(
-        sites=[bicoastal.Site(name="west"), bicoastal.Site(name="east")],
+    topology = network.Topology(
+        sites=[network.Site(name="west"), network.Site(name="east")],
         links=[link],
-        paths=[bicoastal.Path(name="plane", sites=("west", "east"), links=("plane",))],
+        paths=[network.Path(name="plane", sites=("west", "east"), links=("plane",))],
     )
     job = replace(bundled.jobs[0], paths=("plane",))
     found = bicoastal.run(bicoastal.build_scenario(name="own", topology=topology, jobs=[job]), transports=["cubic"])
@@ -242,8 +275,8 @@ def test_a_study_gives_groups_curves_and_a_page(tmp_path: Path) -> None:
     assert [group.settings["links.loss"] for group in found.groups] == ["0", "1e-3"]
     assert list(found.curve_figures()) == ["efficiency-against-loss", "completion-against-loss"]
     assert found.page().startswith("<!DOCTYPE html>")
-    assert bicoastal.unfinished(tasks, tmp_path / "out") == []
-    assert bicoastal.unfinished(tasks, tmp_path / "elsewhere") == tasks
+    assert runs.unfinished(tasks, tmp_path / "out") == []
+    assert runs.unfinished(tasks, tmp_path / "elsewhere") == tasks
     with pytest.raises(bicoastal.StoreError, match="holds no results yet"):
         bicoastal.run_tasks([]).comparison  # noqa: B018 (reading it is the test)
 

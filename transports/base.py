@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple, Protocol, TypeVar
 
 from bicoastal.transports.events import Buffer, Event
+from bicoastal.wan.flow_id import FlowId as FlowId  # noqa: PLC0414 (a part of what contexts are made of)
 from bicoastal.wan.randomness import Rng as Rng  # noqa: PLC0414 (what machines are given, under the name by which they know it)
 from bicoastal.wan.topology import Topology
 
@@ -176,13 +177,13 @@ class Pacer(Machine):
 class EndpointContext:
     """What an endpoint, or a pacer, is made from. `role` is "client" (offers the handshake) or "server".
 
-    `flow`: the flow's name, the same at both ends. `parameters`: an instance of the transport's parameter class.
+    `flow`: which flow it is, the same at both ends. `parameters`: an instance of the transport's parameter class.
     `secret`: known only to the ends of the run, which use it to recognise each other; None where no other process can
     send packets, as in the simulator.
     """
 
     role: str
-    flow: str
+    flow: FlowId
     paths: Sequence[PathView]
     rng: Rng
     parameters: object = None
@@ -209,6 +210,6 @@ class ServiceContext:
     """What services are made from: flows are listed in peer order."""
 
     topology: Topology
-    flows: Sequence[str]
+    flows: Sequence[FlowId]
     rng: Rng
     parameters: object = None

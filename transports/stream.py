@@ -15,7 +15,7 @@ _MAX_U64 = (1 << 64) - 1
 
 
 class StreamError(ValueError):
-    """The peer's stream makes no sense and cannot be read on; the message is one sentence."""
+    """The peer's stream is malformed and cannot be read further; the message is one sentence."""
 
 
 class OutgoingStream:
@@ -84,7 +84,7 @@ class OutgoingStream:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def release(self, offset: int) -> None:
-        """Forget everything below `offset`: it is acknowledged. Raises ValueError beyond `end`; never goes back."""
+        """Release the octets below `offset`, which are acknowledged. Raises ValueError beyond `end`."""
         if offset > self.end:
             raise FieldError("offset", f"{offset} is beyond the end, {self.end}")
         if offset <= self.released:
@@ -166,7 +166,7 @@ class MessageAssembler:
         return view[wanted:]
 
     def messages(self) -> list[tuple[int, Buffer]]:
-        """Return, and forget, the messages completed so far, oldest first."""
+        """Return the messages that are complete, oldest first, and remove them."""
         complete = self._complete
         if complete:
             self._complete = []

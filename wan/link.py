@@ -13,12 +13,14 @@ a packet takes little time. Two things can still happen to a packet afterwards:
 """
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.loss import Bernoulli, Packet
 from bicoastal.wan.randomness import Rng
-from bicoastal.wan.schedule import LinkEvent, RateStep
+from bicoastal.wan.schedule import Outage, RateStep
 from bicoastal.wan.topology import LinkSpec
 from bicoastal.wan.units import INFINITY
 
@@ -34,6 +36,7 @@ class Arrival(NamedTuple):
     corrupt: float | None
 
 
+_STEPS_AT_ONCE = 64  # of a capacity trace
 _NOTHING: tuple[Arrival, ...] = ()
 _new = tuple.__new__  # the constructor of NamedTuple is a Python function, which takes twice the time
 
@@ -83,6 +86,8 @@ class Link:
         "_reorder",
         "_reorder_delay_s",
         "_s_per_byte",
+        "_trace",
+        "_trace_until",
         "bytes",
         "corrupted",
         "dropped_outage",
@@ -123,9 +128,14 @@ class Link:
         self._outages: list[tuple[float, float]] = []
         self._dark_until = 0.0
         self._horizon = INFINITY  # until this time the rate is constant and there is no outage
-        self._anchored: dict[int, list[LinkEvent]] = {}
+        self._trace: Iterator[tuple[float, float]] | None = None
+        self._trace_until = INFINITY  # until this time the steps of a capacity trace are pending
+        self._anchored: dict[int, list[RateStep | Outage]] = {}
         for event in spec.events:
-            if event.iteration is None:
+            if isinstance(event, CapacityTrace):
+                self._trace = event.changes()
+                self._read_trace()
+            elif event.iteration is None:
                 self._announce(event, event.at_s)
             else:
                 self._anchored.setdefault(event.iteration, []).append(event)
@@ -188,7 +198,18 @@ class Link:
         for event in self._anchored.pop(iteration, ()):
             self._announce(event, begins_s + event.at_s)
 
-    def _announce(self, event: LinkEvent, at_s: float) -> None:
+    def _read_trace(self) -> None:
+        """Make some further steps of the capacity trace pending."""
+        self._trace_until = INFINITY
+        if self._trace is not None:
+            for at_s, rate_bps in islice(self._trace, _STEPS_AT_ONCE):
+                self._order += 1
+                insort(self._pending, _Change(at_s, self._order, rate_bps / 8, None))
+                self._trace_until = at_s
+        if self._pending and self._horizon > self._pending[0].at_s:
+            self._horizon = self._pending[0].at_s
+
+    def _announce(self, event: RateStep | Outage, at_s: float) -> None:
         self._order += 1
         if isinstance(event, RateStep):
             change = _Change(max(at_s, self._busy_until), self._order, event.rate_bps / 8, None)
@@ -206,6 +227,8 @@ class Link:
         """Apply the changes up to `now`."""
         pending = self._pending
         while pending and pending[0].at_s <= now:
+            if self._trace_until <= now:
+                self._read_trace()
             change = pending.pop(0)
             if change.dark_until_s is None:
                 self._set_rate(change.bytes_per_s)
@@ -234,6 +257,13 @@ class Link:
 
     def _finish(self, start: float, size: float) -> float:
         """Return when a transmission of `size` bytes that starts at `start` ends, at the rates to come."""
+        finish = self._finish_by_pending(start, size)
+        while finish > self._trace_until:
+            self._read_trace()
+            finish = self._finish_by_pending(start, size)
+        return finish
+
+    def _finish_by_pending(self, start: float, size: float) -> float:
         since, rate = start, self._bytes_per_s
         for change in self._pending:
             if change.dark_until_s is not None:

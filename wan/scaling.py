@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod, sqrt
 
 from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.checks import check_positive
 from bicoastal.wan.schedule import LinkEvent, RateStep
 from bicoastal.wan.topology import LinkSpec, Topology
@@ -58,7 +59,12 @@ def _scaled_link(link: LinkSpec, divisor: float) -> LinkSpec:
 
 
 def _scaled_event(event: LinkEvent, divisor: float) -> LinkEvent:
-    return replace(event, rate_bps=event.rate_bps / divisor) if isinstance(event, RateStep) else event
+    match event:
+        case RateStep():
+            return replace(event, rate_bps=event.rate_bps / divisor)
+        case CapacityTrace():
+            return event.scaled(divisor)
+    return event
 
 
 def scaled_allreduce(spec: AllReduceSpec, divisor: float) -> AllReduceSpec:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.checks import (
     FieldError,
     check_name,
@@ -11,6 +12,7 @@ from bicoastal.wan.checks import (
     check_positive,
     check_probability,
     check_whole,
+    quoted,
 )
 from bicoastal.wan.loss import LossSpec, NoLoss
 from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
@@ -31,7 +33,7 @@ class LinkSpec:
     jitter_s: each packet is late by a uniform draw from [0, jitter_s], without overtaking.
     reorder: probability that a packet is held back by `reorder_delay_s` while later ones overtake it.
     duplicate, corrupt: probability that a packet arrives twice; with one bit flipped.
-    events: capacity steps and outages.
+    events: capacity steps and outages, or a capacity trace and outages.
     Raises FieldError.
     """
 
@@ -95,8 +97,10 @@ class LinkSpec:
 
     @property
     def peak_rate_bps(self) -> float:
-        """The highest rate that the link ever has, bit/s: its own, or that of a later capacity step."""
-        return max([self.rate_bps, *(event.rate_bps for event in self.events if isinstance(event, RateStep))])
+        """The highest rate that the link ever has, bit/s: its own, or that of a capacity step or a capacity trace."""
+        steps = [event.rate_bps for event in self.events if isinstance(event, RateStep)]
+        traces = [event.peak_rate_bps for event in self.events if isinstance(event, CapacityTrace)]
+        return max([self.rate_bps, *steps, *traces])
 
     @property
     def queue_limit_bytes(self) -> int:
@@ -108,13 +112,18 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place of endpoints, switches or services. Raises FieldError when the name is empty."""
+    """A place where endpoints, switches or services stand.
+
+    Raises FieldError when the name is empty, or holds a ">", which stands between the two ends of a link's direction.
+    """
 
     name: str
 
     def __post_init__(self) -> None:
         """Check the name."""
         check_name("name", self.name)
+        if ">" in self.name:
+            raise FieldError("name", f"{quoted(self.name)} holds a '>', which a site's name cannot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

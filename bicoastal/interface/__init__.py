@@ -1,4 +1,4 @@
 """What `import bicoastal` offers to scripts, notebooks and the command line, where no other room has it already.
 
-`bicoastal/__init__.py` lists every public name and the module that it comes from.
+`bicoastal/public.py` lists every public name and the module that defines it.
 """

@@ -40,7 +40,7 @@ class SteeredTcpEnd(KernelTcpEnd):
         self._pacer = flow.transport.make_pacer(
             EndpointContext(
                 role=context.role,
-                flow=flow.name,
+                flow=flow.id,
                 paths=path_views(context.topology, flow.paths),
                 rng=stream(context.seed, f"flow/{flow.name}/{context.role}"),
                 parameters=flow.parameters,

@@ -73,7 +73,7 @@ class UdpEnd(FlowEnd):
         machine = flow.transport.make_endpoint(
             EndpointContext(
                 role=context.role,
-                flow=flow.name,
+                flow=flow.id,
                 paths=views,
                 rng=SystemRandom(),
                 parameters=flow.parameters,

@@ -57,7 +57,7 @@ def place_services(
     def make(parameters: object) -> Sequence[ServicePlacement]:
         context = ServiceContext(
             topology=_encapsulated(topology, encapsulation_bytes),
-            flows=tuple(flow.name for flow in flows),
+            flows=tuple(flow.id for flow in flows),
             rng=stream(seed, f"service/{name}/{generation}" if generation else f"service/{name}"),
             parameters=parameters,
         )

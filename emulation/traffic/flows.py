@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, UnsupportedError
-from bicoastal.transports.base import PathView
+from bicoastal.transports.base import FlowId, PathView
 from bicoastal.transports.registry import Registry, TransportSpec
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.topology import Topology
 from bicoastal.wan.units import INFINITY
 
@@ -29,15 +30,36 @@ class Flow:
     the message by them.
     """
 
-    name: str
-    owner: str
+    id: FlowId
     transport: TransportSpec
     parameters: object
-    source: str
-    destination: str
-    paths: tuple[str, ...]
     index: int
     capacities: tuple[PathCapacity, ...]
+
+    @property
+    def name(self) -> str:
+        """The flow's label, unique within a run: in records, and in what processes tell each other."""
+        return str(self.id)
+
+    @property
+    def owner(self) -> str:
+        """The job or the background traffic that the flow belongs to."""
+        return self.id.owner
+
+    @property
+    def source(self) -> str:
+        """The site of the client."""
+        return self.id.source
+
+    @property
+    def destination(self) -> str:
+        """The site of the server."""
+        return self.id.destination
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The names of the paths that the flow may use."""
+        return self.id.paths
 
 
 def message_id(iteration: int, trip: int) -> int:
@@ -54,8 +76,8 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
     """Return every flow of `spec`: jobs first, both directions, path by path, then the background.
 
     A transport with paths="one" gets one flow per path and direction, one with paths="many" one flow per direction.
-    Raises UnknownTransportError, ValueError for parameters that the transport does not have, and UnsupportedError for
-    paths that are too narrow for it.
+    Raises UnknownTransportError, ValueError for parameters that the transport does not have, UnsupportedError for
+    paths that are too narrow for it, and FieldError where two flows have one label (names with / or > allow it).
     """
     flows: list[Flow] = []
     for part in spec.traffic:
@@ -72,17 +94,18 @@ def plan_flows(spec: RunSpec, registry: Registry) -> tuple[Flow, ...]:
             for index, group in enumerate(groups):
                 flows.append(
                     Flow(
-                        name=f"{part.name}/{source}>{destination}/{'+'.join(group)}",
-                        owner=part.name,
+                        id=FlowId(owner=part.name, source=source, destination=destination, paths=tuple(group)),
                         transport=transport,
                         parameters=parameters,
-                        source=source,
-                        destination=destination,
-                        paths=tuple(group),
                         index=index,
                         capacities=capacities,
                     )
                 )
+    seen: set[str] = set()
+    for flow in flows:
+        if flow.name in seen:
+            raise FieldError("traffic", f"two flows are called {flow.name!r}; rename a job, a site or a path")
+        seen.add(flow.name)
     return tuple(flows)
 
 

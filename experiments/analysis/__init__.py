@@ -1,1 +1,1 @@
-"""What the stored runs say: comparisons and groups of runs."""
+"""Comparisons and groups of stored runs."""

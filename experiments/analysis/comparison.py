@@ -1,7 +1,7 @@
-"""What the stored runs say of each transport: the figures of the comparison, as records, as texts and as JSON.
+"""The comparison of transports, computed from stored runs: as records, as texts and as JSON.
 
-Percentiles are by nearest rank: p50 is the least completion that half of the iterations do not exceed, an iteration
-that really happened. One that failed counts as infinitely slow, so a percentile that falls on it has no value.
+Percentiles are by nearest rank. So p50 is the completion of a real iteration: the least one that half of the iterations
+do not exceed. A failed iteration counts as infinitely slow: a percentile that falls on it has no value.
 """
 
 import math
@@ -34,9 +34,9 @@ def percentile(values: Iterable[float | None], share: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportResult:
-    """All that the runs of one transport, over all seeds, amount to.
+    """The results of all runs of one transport, over all seeds.
 
-    iterations and flows are those of the compared jobs, seed by seed. keys: of the runs in the store.
+    iterations, flows: of the compared jobs, seed by seed. keys: of the runs in the store.
     """
 
     name: str
@@ -63,13 +63,13 @@ class TransportResult:
 
     @property
     def first_s(self) -> float | None:
-        """Median completion of the iterations that came first, when nothing had been learned yet."""
+        """Median completion of each run's first iteration, before a transport has learned anything."""
         pairs = zip(self.iterations, self.completions_s, strict=True)
         return percentile((completion for row, completion in pairs if row.iteration == 0), 0.5)
 
     @property
     def p99_s(self) -> float | None:
-        """99th percentile; None below 100 iterations, which cannot tell it."""
+        """99th percentile of the completions; None below 100 iterations, which are too few for it."""
         return percentile(self.completions_s, 0.99) if self.n >= MIN_ITERATIONS_FOR_P99 else None
 
     @property
@@ -80,17 +80,17 @@ class TransportResult:
 
     @property
     def efficiency_p50(self) -> float | None:
-        """The efficiency that half of the iterations reach; None where that many failed."""
+        """The efficiency that half of the iterations reach; None if more than half failed."""
         return self.efficiency_of(0.5) or None
 
     def efficiency_of(self, share: float) -> float | None:
-        """Return the efficiency that so many of the iterations reach: the one of the completion at that percentile."""
+        """Return the efficiency that `share` of the iterations reach: that of the completion at this percentile."""
         best_first = percentile((-value for value in self.efficiencies), share)
         return None if best_first is None else abs(best_first)
 
     @property
     def overhead(self) -> float | None:
-        """Bytes put on the wire, both directions, over payload delivered, minus one; None when nothing was."""
+        """Bytes put on the wire, both directions, over payload delivered, minus one; None if nothing arrived."""
         delivered = sum(flow.payload_bytes for flow in self.flows if flow.completion_s is not None)
         return sum(row.wire_bytes for row in self.iterations) / delivered - 1 if delivered else None
 
@@ -106,11 +106,11 @@ class TransportResult:
 
     @property
     def trouble(self) -> str:
-        """What there is to say of a status that is not "ok", for people; else nothing."""
+        """The status and its reason as a text, if there is a reason; else empty."""
         return f"{self.name} {self.status}: {self.reason}" if self.reason else ""
 
     def cells(self) -> dict[str, str]:
-        """Return the figures as tables show them, by heading: times in ms, a dash for what is not there."""
+        """Return the figures as tables show them, by heading: times in ms, a dash for a missing value."""
         ran, efficiency, overhead = self.n > 0, self.efficiency_p50, self.overhead
         times = {
             "first": self.first_s,
@@ -143,20 +143,20 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The scenario, the world and its scale, as pictures are headed."""
+        """The title of figures: the scenario, the world and its scale."""
         return f"{self.scenario} ({self.backend}{'' if self.scale == 1 else f', rates and payloads ÷ {self.scale:g}'})"
 
 
 def compare(store: Store, keys: Sequence[str]) -> Comparison:
-    """Return what the runs with these keys say; they are all of one scenario and one world.
+    """Return the comparison of the runs with these keys, which are all of one scenario and one world.
 
-    Raises ValueError when there is none. Transports come in the order of their first key.
+    Raises ValueError if there is none. Transports are in the order of their first key.
     """
     return compare_runs(store, store.runs(keys))
 
 
 def compare_runs(store: Store, runs: Sequence[RunRow]) -> Comparison:
-    """Return what these runs of the store say, as `compare` does."""
+    """Return the comparison of these runs of the store, as `compare` does."""
     if not runs:
         raise ValueError("keys: none of these runs is in the store")
     names = dict.fromkeys(run.transport for run in runs)
@@ -196,7 +196,7 @@ def comparison_document(
 ) -> dict[str, Any]:
     """Return the JSON document of `compare --json`; its keys are in a fixed order, its floats have 12 digits.
 
-    at_scale: by transport, what its runs say of a whole deployment.
+    at_scale: by transport, the result for a whole deployment.
     """
     scaled = {name: rounded(dict(values)) for name, values in (at_scale or {}).items()}
     return {
@@ -233,14 +233,14 @@ def comparison_document(
 
 
 def format_milliseconds(time_s: float | None) -> str:
-    """Return a time as the tables show it, in ms with four digits or so; a dash for none."""
+    """Return a time as tables show it, in ms with three to five digits; a dash for None."""
     if time_s is None:
         return "–"
     return f"{1e3 * time_s:.2f}" if time_s < 0.1 else f"{1e3 * time_s:.1f}" if time_s < 1 else f"{1e3 * time_s:.0f}"
 
 
 def meaning_of(comparison: Comparison, *, wide: bool = True) -> list[str]:
-    """Return what a table's figures mean, "term: meaning" each. wide: the table shows the first iteration too."""
+    """Return the meaning of a table's columns, each as "term: meaning". wide: the table has the column "first"."""
     if comparison.bound_s is None:
         return []
     lines = [

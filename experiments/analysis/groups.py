@@ -1,4 +1,4 @@
-"""What a directory of results holds, scenario by scenario: runs that belong together, and what tells them apart."""
+"""The runs of a directory in groups: one for each scenario, world and settings, with the differences between them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_NAMED = 4  # differences in a heading
 class Group:
     """Runs of one setup with the same settings (values as texts, by key), each transport with the same parameters.
 
-    differences: what else tells it from other groups with these settings, "key=value" each. The rest as in `RunRow`.
+    differences: from other groups with the same settings, "key=value" each. The rest as in `RunRow`.
     """
 
     settings: Mapping[str, str]
@@ -30,20 +30,20 @@ class Group:
 
     @property
     def name(self) -> str:
-        """What tells it from the others, for people."""
+        """The settings and the differences, as a heading."""
         return enumerated([*(f"{key}={value}" for key, value in self.settings.items()), *self.differences[:MOST_NAMED]])
 
 
 def enumerated(settings: Iterable[str]) -> str:
-    """Return "key=value", several of them, as people read it."""
+    """Return settings, "key=value" each, as one text for people."""
     return ", ".join(setting.replace("=", " = ", 1) for setting in settings)
 
 
 def groups_of(store: Store, keys: Sequence[str] | None = None) -> list[Group]:
     """Return the runs with these keys, or all that are in the store, as groups.
 
-    Groups come in the order of their first run; those of a whole store by scenario, world, settings and what else tells
-    them apart, values by what they amount to.
+    Groups are in the order of their first run. Those of a whole store are sorted by scenario, world, settings and
+    differences; values are compared as quantities.
     """
     runs = store.runs(keys)
     if keys is None:
@@ -88,7 +88,7 @@ def _conditions(runs: Sequence[RunRow]) -> tuple[str, ...]:
 
 
 def distinct(several: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return of each what not all of them have; where that says nothing, which one of how many it is."""
+    """Return for each the items that not all of them have; if these are not unique, also a version number."""
     common = set(several[0]).intersection(*several[1:])
     found = [tuple(item for item in each if item not in common) for each in several]
     count = len(found)
@@ -110,7 +110,7 @@ def _rank(settings: Sequence[str]) -> list[tuple[str, float, str]]:
 
 
 def quantity(text: str) -> float | None:
-    """Return what a value amounts to: a number, or a time, rate or size in its base unit; None for anything else."""
+    """Return the value as a number: itself, or a time, rate or size in its base unit; None for any other text."""
     for parse in (float, parse_time, parse_rate, parse_size):
         try:
             amount = float(parse(text))
@@ -126,7 +126,7 @@ def _split(setting: str) -> tuple[str, str]:
 
 
 def varied(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """Return the keys in which groups differ, each with its values in the order in which they come."""
+    """Return the keys in which groups differ, each with its values in the order of the groups."""
     keys = dict.fromkeys(key for group in groups for key in group.settings)
     values = {key: list(dict.fromkeys(group.settings.get(key, "") for group in groups)) for key in keys}
     return {key: found for key, found in values.items() if len(found) > 1}

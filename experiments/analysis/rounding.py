@@ -1,4 +1,4 @@
-"""How floats stand in JSON documents: with 12 significant digits, so that they are the same on every machine."""
+"""Floats in JSON documents: 12 significant digits, so that they are the same on every machine."""
 
 from typing import Any
 

@@ -9,32 +9,26 @@ from typing import Any
 
 from rich.console import Console
 
-from bicoastal import (
+from bicoastal import Results, Scenario, ScenarioError, load_scenario, run_tasks
+from bicoastal.commandline import (
     DEFAULT_SCENARIO,
     MAX_SEEDS,
-    AtScale,
-    Comparison,
     Override,
-    Results,
-    Scenario,
-    ScenarioError,
     check_transports,
-    comparison_document,
     format_time,
-    load_scenario,
     option,
     parse_override,
-    plan_runs,
-    run_tasks,
     setting,
 )
-from bicoastal.experiments.terminal.arguments import directory
+from bicoastal.experiments.terminal.arguments import as_options, directory
 from bicoastal.experiments.terminal.console import DONE, FAILED, UNSUPPORTED
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.pictures import OVERVIEW, SERIES, check_places, prepare_matplotlib, write_figures
 from bicoastal.experiments.terminal.progress import reporter
 from bicoastal.experiments.terminal.showing import show
 from bicoastal.experiments.terminal.tables import to_notes, to_table
+from bicoastal.planning import AtScale
+from bicoastal.runs import Comparison, comparison_document, plan_runs
 
 
 def add_parser(commands: Any) -> None:
@@ -79,21 +73,21 @@ def add_parser(commands: Any) -> None:
 def _compare(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.seeds <= MAX_SEEDS:
         raise ScenarioError(f"--seeds: {arguments.seeds} is not between 1 and {MAX_SEEDS}")
-    with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
+    with redirect_stdout(sys.stderr):  # transports are imported here, and may print; JSON must stay alone
         scenario = load_scenario(arguments.scenario, changes=overrides_of(arguments, "iterations", "seed"))
         transports = check_transports(
             arguments.transport or scenario.transports, label="--transport" if arguments.transport else ""
         )
-    seeds = scenario.seeds(arguments.seeds)
-    tasks = plan_runs(
-        scenario,
-        transports=transports,
-        seeds=seeds,
-        backend=arguments.backend,
-        impairment=arguments.impairment,
-        scale=arguments.scale or "auto",
-        settings=settings_of(arguments),
-    )
+    with as_options("seeds", "backend", "impairment", "scale"):
+        tasks = plan_runs(
+            scenario,
+            transports=transports,
+            seeds=scenario.seeds(arguments.seeds),
+            backend=arguments.backend,
+            impairment=arguments.impairment,
+            scale=arguments.scale or "auto",
+            settings=settings_of(arguments),
+        )
     out = arguments.out or Path("out") / scenario.name
     check_places(out, [OVERVIEW, SERIES])
     with reporter(tasks) as progress:
@@ -107,14 +101,14 @@ def _compare(arguments: argparse.Namespace) -> int:
         else:
             notes = [*results.runs[0].notes, *_at_scale_notes(scaled, refused)]
             show(to_table(comparison, width=Console().width, notes=notes))
-        files = [str(results.path), *_draw(results, out)]  # last: what failed here costs least
+        files = [str(results.path), *_draw(results, out)]  # last: an error here loses no results
     if not arguments.json:
         show(to_notes([f"written: {', '.join(files)}"]))
     return exit_code(comparison)
 
 
 def _at_scale(results: Results, scenario: Scenario) -> tuple[Mapping[str, AtScale], Mapping[str, str]]:
-    """Return what the runs say of the whole deployment, if the compared traffic is one job of one."""
+    """Return the result for the whole deployment, if the compared traffic is one job of a deployment."""
     jobs = [job for job in scenario.jobs if job.transport is None]
     if len(jobs) != 1 or jobs[0].deployment is None:
         return {}, {}
@@ -140,7 +134,7 @@ def _at_scale_notes(scaled: Mapping[str, AtScale], refused: Mapping[str, str]) -
 
 
 def overrides_of(arguments: argparse.Namespace, *options: str) -> list[Override]:
-    """Return the changes that --set asks for, and those options that set a key of [scenario] with their name."""
+    """Return the changes of --set, and of the options that set the key of the same name in [scenario]."""
     overrides = [parse_override(text) for text in arguments.set]
     for name in options:
         if (value := getattr(arguments, name)) is not None:
@@ -149,7 +143,7 @@ def overrides_of(arguments: argparse.Namespace, *options: str) -> list[Override]
 
 
 def settings_of(arguments: argparse.Namespace) -> list[str]:
-    """Return what --set and --iterations change, "key=value" each: what is said of the runs (`Task.settings`)."""
+    """Return the changes of --set and --iterations, "key=value" each, for `Task.settings`."""
     settings = [setting(text) for text in arguments.set]
     if arguments.iterations is not None:
         settings.append(f"scenario.iterations={arguments.iterations}")
@@ -162,7 +156,7 @@ def _draw(results: Results, into: Path) -> list[str]:
 
 
 def exit_code(*comparisons: Comparison) -> int:
-    """Return how a command ends that has made these comparisons: 1 after a failed run, 3 when nothing was supported."""
+    """Return the exit code after these comparisons: 1 after a failed run, 3 if no transport was supported."""
     statuses = [result.status for comparison in comparisons for result in comparison.transports]
     if "failed" in statuses:
         return FAILED

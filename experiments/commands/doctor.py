@@ -1,4 +1,4 @@
-"""`bicoastal doctor` and `bicoastal clean`: what this machine can do, and what killed runs left on it."""
+"""`bicoastal doctor` shows what this machine can do; `bicoastal clean` removes the remains of killed runs."""
 
 import argparse
 import os
@@ -9,20 +9,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
-    Ceiling,
-    HostFacts,
-    MachineCeiling,
-    RunFailedError,
-    clean,
-    format_rate,
-    format_time,
-    machine_ceiling,
-    survey,
-)
+from bicoastal.backend import RunFailedError
+from bicoastal.commandline import format_rate, format_time
 from bicoastal.experiments.terminal.console import say
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
+from bicoastal.machine import Ceiling, HostFacts, MachineCeiling, clean, machine_ceiling, survey
 
 
 def add_parsers(commands: Any) -> None:
@@ -50,7 +42,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def to_document(found: HostFacts, machine: MachineCeiling | None) -> dict[str, object]:
-    """Return what was found as JSON has it; rates are in bit/s, times in seconds.
+    """Return the JSON document; rates are in bit/s, times in seconds.
 
     own_packets_per_s: data packets of our own transports, both directions together, in one run.
     """
@@ -64,7 +56,7 @@ def to_document(found: HostFacts, machine: MachineCeiling | None) -> dict[str, o
 
 
 def to_table(found: HostFacts) -> Table:
-    """Return what was found as a table: what there is, and what adds what there is not."""
+    """Return the table: each ability of the machine, or the command that adds it."""
     title = f"Linux {platform.release()}, {len(os.sched_getaffinity(0))} processors"
     table = Table(title=title, title_justify="left", title_style="", box=None, header_style="bold", pad_edge=False)
     table.add_column("what", no_wrap=True)

@@ -6,9 +6,11 @@ import sys
 from contextlib import redirect_stdout
 from typing import Any
 
-from bicoastal import DEFAULT_SCENARIO, ScenarioError, load_scenario, option, parse_override, run_on_coasts
+from bicoastal import ScenarioError, load_scenario
+from bicoastal.commandline import DEFAULT_SCENARIO, option, parse_override
 from bicoastal.experiments.terminal.arguments import as_options
 from bicoastal.experiments.terminal.console import OutputError
+from bicoastal.machine import run_on_coasts
 
 EAST, WEST = "east", "west"
 _UNTIL = ("both", "either", EAST, WEST)
@@ -57,9 +59,9 @@ def _execute(arguments: argparse.Namespace) -> int:
     overrides = [parse_override(text) for text in arguments.set]
     if arguments.seed is not None:
         overrides.append(option("--seed", "scenario.seed", arguments.seed))
-    with redirect_stdout(sys.stderr):  # transports are imported here, and may print what is no program's output
+    with redirect_stdout(sys.stderr):  # transports are imported here, and may print
         scenario = load_scenario(arguments.scenario, changes=overrides)
-    with as_options("first", "terminal", "until", "congestion_control"):
+    with as_options("first", "terminal", "until", "scale", "congestion_control"):
         return run_on_coasts(
             scenario,
             commands,

@@ -5,9 +5,11 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from bicoastal import TABLES, open_results, written_whole
+from bicoastal import open_results
+from bicoastal.commandline import written_whole
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.console import DONE, say
+from bicoastal.runs import TABLES
 
 
 def add_parser(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""`bicoastal extrapolate`: the stages of a deployment, what of them is exposed, and what the WAN has to carry."""
+"""`bicoastal extrapolate`: the stages of a deployment, their exposed time, and the rate that the WAN needs."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,21 +9,11 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
-    DEFAULT_DEPLOYMENT,
-    Deployment,
-    Extrapolation,
-    Stage,
-    WideArea,
-    extrapolate,
-    format_rate,
-    format_size,
-    format_time,
-    parse_override,
-    rounded,
-)
+from bicoastal import Deployment, Extrapolation, extrapolate
+from bicoastal.commandline import format_rate, format_size, format_time, parse_override, rounded
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
+from bicoastal.planning import DEFAULT_DEPLOYMENT, Stage, WideArea
 
 WIDE_COLUMNS = 110
 SYMBOLS = (
@@ -36,7 +26,7 @@ SYMBOLS = (
 
 
 def to_document(found: Extrapolation) -> dict[str, Any]:
-    """Return the JSON document; bytes, seconds and bit/s, floats with 12 digits. A rate that there is not is null."""
+    """Return the JSON document; bytes, seconds and bit/s, floats with 12 digits. A missing rate is null."""
     d = found.deployment
     document: dict[str, Any] = {
         "deployment": {
@@ -77,7 +67,7 @@ def to_document(found: Extrapolation) -> dict[str, Any]:
 
 
 def to_table(found: Extrapolation, *, width: int) -> Group:
-    """Return what people read: the stages, what of them is exposed, and what the WAN rate hangs on."""
+    """Return the tables: the stages, their exposed time, and the assumptions that change the WAN rate."""
     d = found.deployment
     wide = width >= WIDE_COLUMNS
     where = "one site" if d.sites == 1 else f"two sites, {format_time(d.wan_rtt_s)} RTT"

@@ -1,4 +1,4 @@
-"""`bicoastal list`: what there is to choose from."""
+"""`bicoastal list`: the scenarios, studies, transports, backends and deployments."""
 
 import argparse
 import shutil
@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from bicoastal import (
-    ScenarioError,
-    list_backends,
-    list_deployments,
-    list_scenarios,
-    list_studies,
-    list_transports,
-)
+from bicoastal import ScenarioError, list_backends, list_deployments, list_scenarios, list_studies, list_transports
 from bicoastal.experiments.terminal.console import DONE, say
 
 _LISTS = {
@@ -38,7 +31,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.what is None:
         raise ScenarioError(f"list: expected what to list, one of {', '.join(_LISTS)}")
     rows = list(_LISTS[arguments.what]().items())
-    # a terminal would break words at its edge; a file or a pipe wants one line for each
+    # on a terminal lines are wrapped between words; a file or a pipe gets one line for each
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in to_lines(rows, columns):
         say(line)
@@ -46,7 +39,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def to_lines(rows: Sequence[tuple[str, str]], columns: int | None) -> list[str]:
-    """Return names and descriptions side by side, wrapped at so many columns; None: one line for each."""
+    """Return names and descriptions side by side, wrapped at `columns`; None: one line for each."""
     width = max((len(name) for name, _ in rows), default=0)
     lines = []
     for name, description in rows:

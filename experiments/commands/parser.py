@@ -1,4 +1,4 @@
-"""Which commands there are; the module of each says what it may be told."""
+"""The parser of the command line. The module of each command adds the arguments."""
 
 import argparse
 from importlib.metadata import version
@@ -19,7 +19,7 @@ from bicoastal.experiments.terminal.arguments import Parser
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line; what it parses has a `command`, a function of the arguments."""
+    """Return the parser of the command line. A parsed result has `command`, a function of the arguments."""
     parser = Parser(prog="bicoastal", description="Compare WAN transports for training that crosses a continent.")
     parser.add_argument("--version", action="version", version=f"bicoastal {version('bicoastal')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -1,10 +1,11 @@
-"""`bicoastal report`: the results of a directory as one page that any browser shows, with everything in it."""
+"""`bicoastal report`: the results of a directory as one HTML page, which needs no other file."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from bicoastal import open_results, written_whole
+from bicoastal import open_results
+from bicoastal.commandline import written_whole
 from bicoastal.experiments.terminal.arguments import directory
 from bicoastal.experiments.terminal.console import DONE, say
 from bicoastal.experiments.terminal.pictures import prepare_matplotlib

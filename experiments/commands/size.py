@@ -10,7 +10,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
+from bicoastal import ScenarioError, Sizing, exposed_figure, size, stages_figure
+from bicoastal.commandline import format_rate, format_time, parse_override, parse_probability, rounded, shown
+from bicoastal.experiments.commands.extrapolate import add_case_options
+from bicoastal.experiments.terminal.arguments import directory
+from bicoastal.experiments.terminal.console import DONE, UNSUPPORTED
+from bicoastal.experiments.terminal.documents import say_document
+from bicoastal.experiments.terminal.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib, write_figures
+from bicoastal.experiments.terminal.showing import show
+from bicoastal.planning import (
     DEFAULT_LOSS,
     DEFAULT_SHARE,
     NO_TRANSPORT,
@@ -19,34 +27,17 @@ from bicoastal import (
     WITHOUT_MODEL,
     Fit,
     Need,
-    ScenarioError,
-    Sizing,
     SizingRow,
     evidence,
-    exposed_figure,
-    format_rate,
-    format_time,
-    parse_override,
-    parse_probability,
-    rounded,
-    shown,
-    size,
-    stages_figure,
     step_share,
 )
-from bicoastal.experiments.commands.extrapolate import add_case_options
-from bicoastal.experiments.terminal.arguments import directory
-from bicoastal.experiments.terminal.console import DONE, UNSUPPORTED
-from bicoastal.experiments.terminal.documents import say_document
-from bicoastal.experiments.terminal.pictures import EXPOSED, STAGES, make_place, prepare_matplotlib, write_figures
-from bicoastal.experiments.terminal.showing import show
 
-MOST_LOSS = 0.1  # larger than on any path that is used for training
+MOST_LOSS = 0.1  # more than on any path that is used for training
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"))
 
 
 def about(name: str) -> str:
-    """Return what the table's reader cannot know of a name, or nothing: that it is no transport, or counts as one."""
+    """Return a note on a name that is no transport, or counts as another one; else an empty text."""
     same = SAME_ALGORITHM.get(name)
     return f"the model of {same.name}, whose algorithm it is" if same else NO_TRANSPORT.get(name, "")
 
@@ -55,7 +46,7 @@ def about(name: str) -> str:
 
 
 def to_document(sizing: Sizing, files: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON document; seconds and bit/s, floats with 12 digits. What no rate is enough for is null."""
+    """Return the JSON document; seconds and bit/s, floats with 12 digits. A rate is null if none suffices."""
     question = sizing.question
     deployment = question.deployment
     dearest = sizing.dearest_bps
@@ -115,7 +106,7 @@ def _need_document(found: Need, dearest: float | None) -> dict[str, Any]:
 
 
 def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
-    """Return what people read."""
+    """Return the table for people, with its notes."""
     question = sizing.question
     deployment, own = question.deployment, question.deployment.wan_bps
     hidden = float(step_share(question, 0.0))
@@ -156,7 +147,7 @@ def to_table(sizing: Sizing, notes: Sequence[str]) -> Group:
 
 
 def _aggregate_unit(sizing: Sizing) -> tuple[float, str]:
-    """Return the unit of the whole deployment's capacity in which the least of the column is still one or more."""
+    """Return the largest unit in which each capacity of the whole deployment is at least one."""
     rates = [row.found.aggregate_bps for row in sizing.rows if row.found and row.found.aggregate_bps]
     least = min(rates, default=_PREFIXES[0][0])
     return next(((unit, prefix) for unit, prefix in _PREFIXES if least >= unit), _PREFIXES[-1])
@@ -183,13 +174,13 @@ def _rate(rate_bps: float | None) -> str:
 
 
 def _with_span(cell: str, ends: Sequence[str]) -> str:
-    """Return a cell with what it is at the ends of the loss's interval below it, where that is not the same."""
+    """Return a cell, with its values at the ends of the loss's interval below it if they differ."""
     different = dict.fromkeys(ends)
     return cell if len(different) < 2 else f"{cell}\n{' to '.join(different)}"
 
 
 def _remarks(sizing: Sizing) -> list[Text]:
-    """Return what there is to say of single transports, each sentence once for all that it is true of."""
+    """Return the remarks on transports. Transports with the same remark share a line."""
     for_rows = [
         (row.transport, f"{evidence(row.measured, _takes(row))}.", "")
         for row in sizing.rows
@@ -212,7 +203,7 @@ def _grouped(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[tuple[str, 
 
 
 def _takes(row: SizingRow) -> str:
-    """Return what a loss's interval means for the bandwidth, in words."""
+    """Return the effect of the loss's interval on the bandwidth, in words."""
     ends = [None if rate is None else format_rate(rate) for rate in row.least_bps]
     if ends == [None, None]:
         return ""
@@ -220,7 +211,7 @@ def _takes(row: SizingRow) -> str:
 
 
 def _bounds(sizing: Sizing) -> list[str]:
-    """Return what the slowest of all is at least and at most, however losses depend on one another."""
+    """Return bounds of the slowest message that hold for any dependence between losses."""
     found = [row.found for row in sizing.rows if row.found]
     if not found:
         return []
@@ -232,7 +223,7 @@ def _bounds(sizing: Sizing) -> list[str]:
 
 
 def _same_as(sizing: Sizing) -> list[str]:
-    """Return which transports need no row of their own."""
+    """Return the transports that have no row of their own, because another row holds for them."""
     names = [row.transport for row in sizing.rows]
     missing = [(own, of.name) for own, of in SAME_ALGORITHM.items() if of.name in names and own not in names]
     if not missing or sizing.of_runs:

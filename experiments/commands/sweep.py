@@ -10,30 +10,19 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
-    MAX_SEEDS,
-    Group,
-    Results,
-    ScenarioError,
-    Study,
-    check_transports,
-    comparison_document,
-    format_milliseconds,
-    load_study,
-    plan_study,
-    run_tasks,
-    unfinished,
-)
+from bicoastal import Results, ScenarioError, Study, load_study, plan_study, run_tasks
+from bicoastal.commandline import MAX_SEEDS, check_transports, format_milliseconds
 from bicoastal.experiments.commands.compare import exit_code, overrides_of, settings_of
-from bicoastal.experiments.terminal.arguments import directory
+from bicoastal.experiments.terminal.arguments import as_options, directory
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.pictures import prepare_matplotlib, write_figures
 from bicoastal.experiments.terminal.progress import reporter
 from bicoastal.experiments.terminal.showing import show
 from bicoastal.experiments.terminal.tables import STATUS_STYLES, to_notes
+from bicoastal.runs import Group, comparison_document, unfinished
 
 _SHOWN = ("n", "bound", "p50", "p99", "max", "efficiency", "overhead")
-_MOST_TOLD = 10  # reasons of runs that did not go well; the page of `report` has all
+_MOST_TOLD = 10  # reasons of failed and degraded runs; the page of `report` has all
 _BROKEN = {"efficiency": "effi-\nciency", "overhead": "over-\nhead"}
 
 
@@ -60,19 +49,20 @@ def _sweep(arguments: argparse.Namespace) -> int:
     for name, most in (("seeds", MAX_SEEDS), ("workers", 1024)):
         if (given := getattr(arguments, name)) is not None and not 1 <= given <= most:
             raise ScenarioError(f"--{name}: {given} is not between 1 and {most}")
-    with redirect_stdout(sys.stderr):  # transports are imported here, and may print what has no place in JSON
+    with redirect_stdout(sys.stderr):  # transports are imported here, and may print; JSON must stay alone
         study = load_study(arguments.study, changes=overrides_of(arguments, "iterations"))
         transports = check_transports(
             arguments.transport or study.transports, label="--transport" if arguments.transport else ""
         )
-    tasks = plan_study(
-        study,
-        transports=transports,
-        seeds=arguments.seeds,
-        backend=arguments.backend,
-        scale=arguments.scale or "auto",
-        settings=settings_of(arguments),
-    )
+    with as_options("seeds", "backend", "scale"):
+        tasks = plan_study(
+            study,
+            transports=transports,
+            seeds=arguments.seeds,
+            backend=arguments.backend,
+            scale=arguments.scale or "auto",
+            settings=settings_of(arguments),
+        )
     out = arguments.out or Path("out") / study.name
     missing = unfinished(tasks, out) if arguments.resume else tasks
     with reporter(missing) as progress:
@@ -83,14 +73,14 @@ def _sweep(arguments: argparse.Namespace) -> int:
             say_document(to_study_document(study, found))
         else:
             show(to_study_table(study, found), Text(), to_notes(_meaning(study, found)))
-        files = [str(results.path), *_draw(results, out)]  # last: what failed here costs least
+        files = [str(results.path), *_draw(results, out)]  # last: an error here loses no results
     if not arguments.json:
         show(to_notes([f"written: {', '.join(files)}"]))
     return exit_code(*(group.comparison for group in found))
 
 
 def to_study_document(study: Study, groups: Sequence[Group]) -> dict[str, Any]:
-    """Return the JSON document of `sweep --json`: for each point its settings, and what `compare --json` says of it."""
+    """Return the JSON document of `sweep --json`: for each point its settings and the document of `compare --json`."""
     return {
         "study": study.name,
         "points": [{"settings": dict(group.settings), **comparison_document(group.comparison)} for group in groups],

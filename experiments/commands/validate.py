@@ -8,10 +8,11 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import Check, check_published, rounded
+from bicoastal.commandline import rounded
 from bicoastal.experiments.commands import worlds
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
+from bicoastal.validation import Check, check_published
 
 WIDE_COLUMNS = 120
 _STYLES = {"ok": "green", "off": "red", "computed": "", "quoted, not computed": "dim"}

@@ -8,21 +8,21 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import (
-    ANALYTIC,
-    DEFAULT_WORLD_ITERATIONS,
-    DEFAULT_WORLD_SEEDS,
-    WORLD_TOLERANCE,
-    ScenarioError,
-    WorldCell,
-    WorldRow,
-    format_time,
-    measure_worlds,
-)
+from bicoastal import ScenarioError
+from bicoastal.commandline import format_time
 from bicoastal.experiments.terminal.arguments import as_options
 from bicoastal.experiments.terminal.console import DONE, FAILED, UNSUPPORTED, say
 from bicoastal.experiments.terminal.documents import say_document
 from bicoastal.experiments.terminal.showing import show
+from bicoastal.validation import (
+    ANALYTIC,
+    DEFAULT_WORLD_ITERATIONS,
+    DEFAULT_WORLD_SEEDS,
+    WORLD_TOLERANCE,
+    WorldCell,
+    WorldRow,
+    measure_worlds,
+)
 
 
 def to_table(rows: Sequence[WorldRow]) -> Table:
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         "seeds": arguments.seeds,
         "scale": arguments.scale,
     }
-    with as_options("iterations", "seeds", "transport", "world", "case"):
+    with as_options("iterations", "seeds", "transport", "world", "case", "scale"):
         rows = measure_worlds(
             **{name: value for name, value in given.items() if value is not None},
             tell=lambda line: print(line, file=sys.stderr),

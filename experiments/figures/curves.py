@@ -28,8 +28,8 @@ def curve_figures(
 ) -> dict[str, Figure]:
     """Return efficiency and completion over the key that has most values, a panel for each combination of the others.
 
-    The figures are keyed by a name for a file, such as "efficiency-against-loss". labels: what people call a key.
-    There is no figure where nothing is varied, or where there would be more than `MOST_PANELS` panels.
+    The figures are keyed by a name for a file, such as "efficiency-against-loss". labels: a key's name for people.
+    There is no figure if nothing is varied, or if more than `MOST_PANELS` panels were needed.
     """
     keys = varied(groups)
     ran = [group for group in groups if any(result.n for result in group.comparison.transports)]
@@ -98,7 +98,7 @@ def _figure(
         axes.set_xlabel(label)
         axes.set_title(title, loc="left", fontsize=10)
         if place % columns:
-            axes.set_ylabel("")  # it stands beside the first one
+            axes.set_ylabel("")  # only the first panel has it
     for axes in places[len(panels) :]:
         axes.set_axis_off()
     first = panels[0][1][0]
@@ -110,10 +110,10 @@ def _figure(
 
 
 def axis_positions(values: Sequence[str]) -> tuple[list[float], Scale]:
-    """Return where the values of a key stand on an axis, and whether that is logarithmic.
+    """Return the places of a key's values on an axis, and the axis's scale, "linear" or a logarithmic one.
 
-    Numbers, times, rates and sizes stand where they are; where they span a factor of 20 the axis is logarithmic, and 0
-    stands a decade below the least other value. What is no quantity stands in its order, evenly spaced.
+    Numbers, times, rates and sizes are placed by their value. If they span a factor of 20, the axis is logarithmic, and
+    0 is placed a decade below the least other value. Values that are no quantities are evenly spaced, in their order.
     """
     numbers = [quantity(value) for value in values]
     known = [number for number in numbers if number is not None]
@@ -126,7 +126,7 @@ def axis_positions(values: Sequence[str]) -> tuple[list[float], Scale]:
 
 
 def _draw_efficiency(axes: Axes, points: Sequence[tuple[float, TransportResult]], look: Look, name: str) -> None:
-    """A failed iteration has an efficiency of 0."""
+    """Draw the efficiency of a transport. A failed iteration has an efficiency of 0."""
     rows = [(at, *(result.efficiency_of(share) or 0.0 for share in _BAND)) for at, result in points]
     places, lows, middles, highs = zip(*rows, strict=True)
     axes.fill_between(places, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
@@ -136,7 +136,7 @@ def _draw_efficiency(axes: Axes, points: Sequence[tuple[float, TransportResult]]
 
 
 def _draw_completion(axes: Axes, points: Sequence[tuple[float, TransportResult]], look: Look, name: str) -> None:
-    """A percentile that falls on a failed iteration has no place, and the curve a gap."""
+    """Draw the completions of a transport. The curve has a gap where a percentile falls on a failed iteration."""
     rows = [(at, *(_milliseconds(percentile(result.completions_s, share)) for share in _BAND)) for at, result in points]
     places, lows, middles, highs = zip(*rows, strict=True)
     axes.fill_between(places, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
@@ -153,4 +153,4 @@ def _milliseconds(time_s: float | None) -> float:
 
 
 DRAWN: Mapping[str, Draw] = {"efficiency": _draw_efficiency, "completion": _draw_completion}
-"""What is drawn over what is varied, a picture each."""
+"""The quantities that are drawn against the varied key, one figure each."""

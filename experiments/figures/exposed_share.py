@@ -1,4 +1,4 @@
-"""The figures of a sizing: what each transport leaves exposed, against rate, distance and loss; and the stages."""
+"""The figures of a sizing: the exposed share with each transport against rate, RTT and loss; and the stages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,17 +34,17 @@ RTTS_MS = (2.0, 120.0)
 RATES_BPS = (1e9, 1e12)
 POINTS, POINTWISE_POINTS = 121, 13
 LEGEND_COLUMNS = 5
-MARGIN = 1.12  # of the stages' axis, behind what it is to show whole
-TCP_FLOWS = 1024  # a line in a picture needs fewer than a figure
+MARGIN = 1.12  # of the stages' axis, beyond the longest bar that is shown whole
+TCP_FLOWS = 1024  # fewer than for a printed number: enough for a line in a picture
 _UNKNOWN = ("#882255", "#117733", "#999933", "#332288")
 _UNKNOWN_MARKERS = ("P", "*", "h", "d")
-_WIDEST, _THINNEST = 3.0, 1.2  # lines: where they lie on one another, the first shows beside the last
+_WIDEST, _THINNEST = 3.0, 1.2  # line widths: if lines overlap, both stay visible
 _COVER, _LOST = "#444444", "#bbbbbb"
 _NETWORKS = {"scale-up": "#56b4e9", "scale-out": "#0072b2", "WAN": "#d55e00"}
 
 
 def looks(names: Sequence[str], registry: Registry) -> dict[str, Look]:
-    """Return each model's colour and marker: the transport's, or another where no transport has that name."""
+    """Return each model's colour and marker: the transport's, or spare ones if no transport has that name."""
     found: dict[str, Look] = {}
     spare = iter(zip(_UNKNOWN, _UNKNOWN_MARKERS, strict=True))
     for name in names:
@@ -60,8 +60,8 @@ def looks(names: Sequence[str], registry: Registry) -> dict[str, Look]:
 def exposed_figure(question: Question, models: Sequence[TailModel], target: float | None, registry: Registry) -> Figure:
     """Return the exposed share of a step with each model, against rate, round-trip time, loss, and loss of the tail.
 
-    target: the share aimed at; None: that of a step whose gradients are hidden. registry: says in which colour and
-    with which marker each transport is drawn.
+    target: the share aimed at; None: that of a step whose gradients are hidden. registry: has each
+    transport's colour and marker.
     """
     named = looks([model.name for model in models], registry)
     with mpl.rc_context(STYLE):
@@ -69,7 +69,7 @@ def exposed_figure(question: Question, models: Sequence[TailModel], target: floa
 
 
 def stages_figure(question: Question, models: Sequence[TailModel]) -> Figure:
-    """Return the stages of the gradient all-reduce end to end, a bar for each model, and what they can hide behind.
+    """Return the stages of the gradient all-reduce, a bar for each model, and the computation that can hide them.
 
     A bar that is much longer than the others is cut at the right edge, where a break marks it.
     """
@@ -133,9 +133,9 @@ def _exposed(
 
 
 def _usual_rate(question: Question, models: Sequence[TailModel]) -> tuple[float, str]:
-    """Return the rate that the pictures against other things are drawn at, and whose it is, in words.
+    """Return the rate at which the figures against RTT and loss are drawn, and its origin in words.
 
-    It is the deployment's; else the least that is needed without loss; else, where none suffices, the largest drawn.
+    It is the deployment's rate; else the least one needed without loss; else, if none suffices, the largest drawn.
     """
     if question.deployment.wan_bps is not None:
         return question.deployment.wan_bps, "the deployment's own rate"
@@ -160,7 +160,7 @@ def _lines(
         values = np.geomspace(*span, POINTS)
         shares = np.interp(np.log(values), np.log(computed), answer(model, computed))
         look = named[model.name]
-        every = POINTS // 6  # not at the same places: lines may lie on one another
+        every = POINTS // 6  # at different places, because lines may overlap
         first = number * every // len(models)
         thinner = number / max(len(models) - 1, 1)
         axes.plot(
@@ -225,7 +225,7 @@ def _stages(question: Question, models: Sequence[TailModel]) -> Figure:
 
 
 def _total(axes: Axes, row: int, end: float, edge: float) -> None:
-    """Write a bar's length behind it or, where there is no room, into it; mark it where it goes on beyond the edge."""
+    """Write a bar's length beside it or, without room, inside it. Mark a bar that is cut at the edge."""
     inside = end > edge / MARGIN
     place = min(end, 0.965 * edge) if inside else end
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5} if inside else None

@@ -19,13 +19,13 @@ from bicoastal.experiments.figures.style import (
 )
 from bicoastal.transports.registry import Registry
 
-_UNDER_BOUND = 0.85  # from here on a figure would stand across the bound
+_UNDER_BOUND = 0.85  # above this a number would cross the line of the bound
 
 
 def overview_figure(comparison: Comparison, registry: Registry) -> Figure | None:
-    """Return the figure of a comparison; None where no iteration of any transport completed.
+    """Return the figure of a comparison; None if no iteration of any transport completed.
 
-    registry: says in which colour and with which marker each transport is drawn.
+    registry: has each transport's colour and marker.
     """
     ran = [result for result in comparison.transports if any(result.completions_s)]
     if not ran:

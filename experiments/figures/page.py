@@ -30,7 +30,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def to_page(store: Store, groups: Sequence[Group], registry: Registry) -> str:
-    """Return the page: curves where something is varied, then a table for each group, and figures of a few groups.
+    """Return the page: curves if something is varied, then a table for each group, and figures of a few groups.
 
     The page loads nothing and runs nothing. The same results give the same bytes. Raises StoreError.
     """
@@ -58,7 +58,7 @@ def to_page(store: Store, groups: Sequence[Group], registry: Registry) -> str:
 
 
 def _curves(groups: Sequence[Group], registry: Registry) -> Iterator[str]:
-    """Give the curves of what is varied, each two under what tells them from the others."""
+    """Give the curves of each series, under the conditions that distinguish it from the other series."""
     series = _series(groups)
     shared = [tuple(each for each in members[0].conditions if _everywhere(each, members)) for members in series]
     for members, differing in zip(series, distinct(shared), strict=True):
@@ -74,7 +74,7 @@ def _everywhere(condition: str, groups: Sequence[Group]) -> bool:
 
 
 def _series(groups: Sequence[Group]) -> list[list[Group]]:
-    """Return the groups that lie on common curves: of one scenario and world, the same keys set, each setting once."""
+    """Return the groups of each series of curves: one scenario, world and set of keys, and each setting once."""
     found: dict[tuple[object, ...], list[dict[tuple[tuple[str, str], ...], Group]]] = {}
     for group in groups:
         comparison, settings = group.comparison, tuple(group.settings.items())

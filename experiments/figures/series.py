@@ -19,14 +19,14 @@ CWND_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 RATE_UNITS = ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 _LOG_WHERE = "#f3f3f3"
 _WIDE_RATIO = 300.0  # largest over least value: from here on each decade has one tick
-_MOST_NAMED = 60  # letters of the flows' names, so that they stand in one line
+_MOST_NAMED = 60  # letters of the flows' names in one line
 
 Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One iteration of one transport, and of its flows the one that ended last: that is the one all wait for."""
+    """One iteration of one transport, and its flow that ended last: the iteration waits for that one."""
 
     result: TransportResult
     iteration: IterationRecord
@@ -36,7 +36,7 @@ class _Window:
 
     @property
     def end_ms(self) -> float:
-        """When the iteration ended, since it began."""
+        """The duration of the iteration, ms."""
         return 1e3 * max(self.iteration.completion_s or 0.0, 1e-6)
 
     @property
@@ -48,15 +48,15 @@ class _Window:
         return 1e3 * (at_s - self.iteration.start_s)
 
     def cwnds(self) -> Points:
-        """Return the window in bytes, up to the end: the last one is kept until then."""
+        """Return the window over time, bytes. The last value is kept until the end of the iteration."""
         return self._kept([(self._since_ms(s.at_s), s.cwnd_bytes) for s in self.samples])
 
     def rates(self) -> Points:
-        """Return what the sender allows itself in bit/s, up to the end."""
+        """Return the allowed sending rate over time, bit/s, until the end of the iteration."""
         return self._kept([(self._since_ms(s.at_s), _rate_bps(s)) for s in self.samples])
 
     def backlogs(self) -> Points:
-        """Return what waits in the flow's way, bytes."""
+        """Return the queue on the flow's path over time, bytes."""
         return [(self._since_ms(point.at_s), point.backlog_bytes) for point in self.queues]
 
     def _kept(self, points: Sequence[tuple[float, float | None]]) -> Points:
@@ -65,10 +65,10 @@ class _Window:
 
 
 def series_figure(store: Store, comparison: Comparison, registry: Registry) -> Figure | None:
-    """Return the figure of a comparison's time series; None where its runs have none in the store.
+    """Return the figure of a comparison's time series; None if its runs have none in the store.
 
-    One column shows the second iteration, the other one the slowest from the second on; of each transport the flow
-    that ended last. registry: says in which colour and with which marker each transport is drawn.
+    One column shows the second iteration, the other one the slowest from the second on. Each transport is shown by its
+    flow that ended last. registry: has each transport's colour and marker.
     """
     ran = [result for result in comparison.transports if any(result.completions_s)]
     looks = looks_of([result.name for result in ran], registry)
@@ -120,12 +120,12 @@ def _series(
 
 
 def unit_for(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """Return the largest of `units`, its size and its name, of which `value` holds one at least; else the last one."""
+    """Return the largest of `units` (size, name) that is not above `value`; else the last one."""
     return next((each for each in units if value >= each[0]), units[-1])
 
 
 def _enumerated(names: Sequence[str]) -> str:
-    """Return names in lines that are not too long."""
+    """Return names in lines of limited length."""
     lines = [names[0]]
     for name in names[1:]:
         if len(lines[-1]) + len(name) > _MOST_NAMED:
@@ -154,7 +154,7 @@ def _value_axis(axes: Axes, least: float, most: float, *, logarithmic: bool) -> 
 
 
 def _rate_bps(sample: FlowSample) -> float | None:
-    """Return what the sender allows itself, bit/s: cwnd per RTT or the pacing rate, whichever is less."""
+    """Return the allowed sending rate, bit/s: the lesser of cwnd / RTT and the pacing rate."""
     rates = []
     if sample.cwnd_bytes is not None and sample.srtt_s:
         rates.append(8 * sample.cwnd_bytes / sample.srtt_s)
@@ -164,7 +164,7 @@ def _rate_bps(sample: FlowSample) -> float | None:
 
 
 def _since_axis(column: Sequence[Axes], ends_ms: Sequence[float]) -> None:
-    """Scale the time since the beginning: linear up to about the fastest end, then by logs if others are far slower."""
+    """Scale the time axis: linear up to about the fastest end, then logarithmic if others are far slower."""
     fastest, slowest = min(ends_ms), max(ends_ms)
     lowest, label = column[-1], "since the iteration began, ms"
     lowest.set_xlabel(label)
@@ -199,7 +199,7 @@ def _slowest(iterations: Sequence[IterationRecord]) -> IterationRecord:
 def _window(
     store: Store, result: TransportResult, choose: Callable[[Sequence[IterationRecord]], IterationRecord]
 ) -> _Window | None:
-    """Return the chosen iteration of the transport's first run, the one that has time series; None without any."""
+    """Return the chosen iteration of the transport's first run, which has the time series; None without any."""
     key = result.keys[0]
     job = next((row.job for row in result.iterations), None)
     complete = [row for row in store.iterations(key) if row.job == job and row.completion_s is not None]
@@ -217,7 +217,7 @@ def _window(
 
 
 def _queues(points: Sequence[QueueSample], flow: FlowRecord) -> list[QueueSample]:
-    """Return the longest queue in the flow's way at each time: of the links its paths are called after, else of all."""
+    """Return the longest queue at each time, of the links that the flow's path names; else of all links."""
     names, direction = flow.path.split("+"), f"{flow.source}>{flow.destination}"
     direct = [point for point in points if point.link in names and point.direction == direction]
     longest: dict[float, QueueSample] = {}

@@ -29,17 +29,22 @@ STYLE: dict[Any, Any] = {  # of every picture; matplotlib's stubs want its 300 k
     "legend.frameon": False,
 }
 BOUND_COLOUR = "#444444"
-_SPARE_COLOURS = ("#cc79a7", "#56b4e9", "#e69f00", "#000000")  # of Okabe and Ito's, told apart by everyone
+_SPARE_COLOURS = (
+    "#cc79a7",
+    "#56b4e9",
+    "#e69f00",
+    "#000000",
+)  # of Okabe and Ito's palette, which colour-blind readers can distinguish
 _SPARE_MARKERS = ("D", "v", "P", "X")
-LOG_FROM_RATIO = 4.0  # slowest over fastest: from here on a linear axis hides the fast ones
+LOG_FROM_RATIO = 4.0  # slowest over fastest; above this a linear axis hides the fast ones
 _DOTS_PER_INCH = 130
 
 
 class StyledFigure(Figure):
     """A figure that keeps this project's style when it is drawn, whatever style the program around it has set.
 
-    It does not need pyplot: it opens no window and stays in no list of figures. matplotlib makes the ticks of an axis
-    only when it draws them, so the style has to be in force then too. A notebook shows the figure as a PNG image.
+    It does not use pyplot: it opens no window and is kept in no list of figures. matplotlib makes the ticks of an axis
+    only when it draws them, so the style is applied at that time too. A notebook shows the figure as a PNG image.
     """
 
     def draw(self, renderer: RendererBase) -> None:
@@ -63,10 +68,10 @@ _PLAIN = Look("#666666", "o")
 
 
 def looks_of(names: Iterable[str], registry: Registry) -> dict[str, Look]:
-    """Return each transport's colour and marker: what its specification says, or another where that is taken.
+    """Return each transport's colour and marker: those of its specification, or others if these are taken.
 
-    A colour or marker that matplotlib does not know, or a transport that is not installed any more, is no reason to
-    lose a picture: the plain one stands in for it.
+    A plain look replaces a colour or marker that matplotlib does not know, and that of a transport that is not
+    installed any more.
     """
     looks: dict[str, Look] = {}
     for name in names:
@@ -114,7 +119,7 @@ def _write(figure: Figure, target: Path | BytesIO) -> None:
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:
-    """Put the legend beside the title, where it can hide nothing."""
+    """Put the legend beside the title, where it hides no data."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
 

@@ -1,4 +1,4 @@
-"""`--scale`: the number by which rates and payloads are divided, and the one that fits a backend's machine."""
+"""The scale of a run: the number by which rates and payloads are divided, and the one that fits a backend's machine."""
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
@@ -15,7 +15,7 @@ LEAST_DIVISOR, LARGEST_DIVISOR = 1e-3, 1e6  # a scenario scaled by more has noth
 
 
 def parse_divisor(text: str) -> float | None:
-    """Return the number that `--scale` gives, None for "auto". Raises ScenarioError in one sentence."""
+    """Return the number that `text` gives, None for "auto". Raises ScenarioError in one sentence."""
     if text == "auto":
         return None
     try:
@@ -24,7 +24,7 @@ def parse_divisor(text: str) -> float | None:
         divisor = 0.0
     if not LEAST_DIVISOR <= divisor <= LARGEST_DIVISOR:
         raise ScenarioError(
-            f"--scale: {quoted(text)} is neither 'auto' nor a number from {LEAST_DIVISOR:g} to {LARGEST_DIVISOR:g}"
+            f"scale: {quoted(text)} is neither 'auto' nor a number from {LEAST_DIVISOR:g} to {LARGEST_DIVISOR:g}"
         )
     return divisor
 
@@ -34,11 +34,11 @@ def make_backend(registries: Registries, name: str, options: Mapping[str, str]) 
     try:
         backend = registries.backends.resolve(name)
     except UnknownBackendError as error:
-        raise ScenarioError(f"--backend: {error}") from error
+        raise ScenarioError(f"backend: {error}") from error
     known = signature(backend).parameters
     for option in options:
         if option not in known:
-            raise ScenarioError(f"--{option}: {name} has no choice of it")
+            raise ScenarioError(f"{option}: {name} has no choice of it")
     return backend(registries.transports, **options)
 
 

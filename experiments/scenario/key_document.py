@@ -37,16 +37,22 @@ reorder = 0.01                      # default: 0
 reorder_delay = "1 ms"              # needed with reorder
 duplicate = 0                       # default
 corrupt = 0                         # default
+# capacity_trace = "lte.up"         # default: none; a file beside the scenario
 
 [[links.events]]
 at = "10 ms"
 iteration = 3                       # default: counted from the beginning of the run
 outage = "500 ms"                   # or rate = "2 Gbit/s", from then on
 
-[[paths]]                           # default: each link is a path
+[[paths]]                           # default: each link is a path, unless there is [tunnels]
 name = "northern"
 links = ["plane0"]                  # one after another
 overhead = 50                       # default: 0; bytes of encapsulation
+
+[tunnels]                           # default: none; finds paths for all jobs that list none
+count = 4                           # default: so many between two sites
+search = "bottlenecks"              # default: "cheapest"
+rounds = 1                          # default
 
 [[jobs]]                            # or one [allreduce] with the same keys
 name = "training"

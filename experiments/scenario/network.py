@@ -14,12 +14,16 @@ from bicoastal.experiments.scenario.tables import (
     close_matches,
     shown,
 )
+from bicoastal.experiments.scenario.tunnel_search import find_paths
+from bicoastal.wan.capacity_trace import CapacityTrace
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from bicoastal.wan.units import parse_size
 
+_MAX_CAPACITY_BYTES = 32_000_000  # of a recording: a minute of 1 Gbit/s has 5,000,000 lines
 _BDP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*BDP")
 _LINK_KEYS = {
     "rate_bps": "rate",
@@ -55,10 +59,13 @@ def read_topology(
             table.fail("name", f"another path is called {shown(path.name)} too")
         paths[path.name] = path
         PathKeys.finish(table)
-    if not paths:  # every link is a path of its own
+    if document.has("tunnels"):
+        paths |= find_paths(document, sites, specs, paths)
+    elif not paths:  # every link is a path of its own
         paths = {name: Path(name=name, sites=(link.a, link.b), links=(name,)) for name, link in specs.items()}
     return document.adopt(
-        lambda: Topology(sites=[Site(name=name) for name in sites], links=specs.values(), paths=paths.values()), {}
+        lambda: Topology(sites=[Site(name=name) for name in sites], links=specs.values(), paths=paths.values()),
+        {"name": "scenario.sites"},
     )
 
 
@@ -68,7 +75,8 @@ def read_link(table: Table, sites: tuple[str, ...], directory: FilePath | None) 
     ends = LinkKeys.between.read(table, (sites[0], sites[-1]))
     if len(ends) != 2 or not set(ends) <= set(sites):
         table.fail("between", f"expected two of the sites {', '.join(sites)}")
-    rate_bps = LinkKeys.rate.read(table)
+    trace = _read_capacity_trace(table, directory)
+    rate_bps = LinkKeys.rate.read(table, None if trace is None else trace.mean_rate_bps)
     delay_key = table.only_one_of("delay", "rtt", expected='a time such as "30 ms", or rtt = "60 ms"')
     delay_s = LinkKeys.rtt.read(table) / 2 if delay_key == "rtt" else LinkKeys.delay.read(table)
     values = {
@@ -82,13 +90,40 @@ def read_link(table: Table, sites: tuple[str, ...], directory: FilePath | None) 
         "reorder_delay_s": LinkKeys.reorder_delay.read(table),
         "duplicate": LinkKeys.duplicate.read(table),
         "corrupt": LinkKeys.corrupt.read(table),
-        "events": tuple(_read_event(event) for event in LinkKeys.events.read(table)),
+        "events": (*((trace,) if trace else ()), *(_read_event(event) for event in LinkKeys.events.read(table))),
     }
     LinkKeys.finish(table)
     return table.adopt(
         lambda: LinkSpec(name=name, a=ends[0], b=ends[1], rate_bps=rate_bps, delay_s=delay_s, **values),  # type: ignore[arg-type]
         {**_LINK_KEYS, "delay_s": delay_key},
     )
+
+
+def _read_capacity_trace(table: Table, directory: FilePath | None) -> CapacityTrace | None:
+    name = LinkKeys.capacity_trace.find(table)
+    if name is None:
+        return None
+    text = _read_file(table, "capacity_trace", name, directory, _MAX_CAPACITY_BYTES)
+    try:
+        return CapacityTrace.from_text(text)
+    except FieldError as error:
+        table.fail("capacity_trace", f"{shown(name)}: {error.message}")
+
+
+def _read_file(table: Table, key: str, name: str, directory: FilePath | None, most_bytes: int) -> str:
+    """Return the text of a file that a scenario names, found from the scenario's own directory."""
+    if directory is None:
+        table.fail(key, "a bundled scenario cannot name files")
+    try:
+        with (directory / name).open(encoding="utf-8") as file:
+            text = file.read(most_bytes + 1)
+    except (OSError, ValueError) as error:
+        raise ScenarioError(
+            f"{table.label(key)}: {shown(name)} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})"
+        ) from error
+    if len(text) > most_bytes:  # /dev/zero has no end
+        table.fail(key, f"the file is larger than {most_bytes // 1_000_000} MB")
+    return text
 
 
 def _read_queue(table: Table, bdp_bytes: float) -> int | None:
@@ -214,16 +249,6 @@ def _read_trace(table: Table, directory: FilePath | None) -> LossSpec:
     key = table.only_one_of("outcomes", "file", expected='text such as "0001000", or the name of a file')
     text = (LossKeys.file if key == "file" else LossKeys.outcomes).read(table)
     if key == "file":
-        if directory is None:
-            table.fail(key, "a bundled scenario cannot name files")
-        try:
-            with (directory / text).open(encoding="utf-8") as file:
-                text = file.read(MAX_FILE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            raise ScenarioError(
-                f"{table.label(key)}: {shown(text)} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})"
-            ) from error
-        if len(text) > MAX_FILE_BYTES:  # /dev/zero has no end
-            table.fail(key, "the file is larger than 1 MB")
+        text = _read_file(table, key, text, directory, MAX_FILE_BYTES)
     repeat, minimum = LossKeys.repeat.read(table), LossKeys.min_wire_bytes.read(table)
     return table.adopt(lambda: Trace.from_text(text, repeat=repeat, min_wire_bytes=minimum), {"outcomes": key})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bicoastal.experiments.scenario.tables import Given, ScenarioError, bare, close_matches, shown
 from bicoastal.wan.checks import cut
 
-SECTIONS = ("scenario", "links", "paths", "allreduce", "jobs", "background", "transports")
+SECTIONS = ("scenario", "links", "paths", "tunnels", "allreduce", "jobs", "background", "transports")
 # a key that is set takes the place of the one that says the same in another way
 _RIVALS = {"rtt": "delay", "delay": "rtt", "shard": "deployment", "deployment": "shard"}
 _STEP = re.compile(r"([A-Za-z0-9_-]+)(?:\[(\d{1,6})\])?")

@@ -62,7 +62,7 @@ class Scenario:
         """Return the seeds of so many runs. Raises ScenarioError where the last one would be too large."""
         seeds = range(self.seed, self.seed + count)
         if seeds[-1] > MAX_SEED:
-            raise ScenarioError(f"--seeds: seed {seeds[-1]} would be more than {MAX_SEED}")
+            raise ScenarioError(f"seeds: seed {seeds[-1]} would be more than {MAX_SEED}")
         return seeds
 
     def run_spec(self, transport: str, *, seed: int, sampled: bool = True) -> RunSpec:

@@ -16,6 +16,7 @@ from bicoastal.experiments.scenario.keys import (
     truth_key,
     whole_key,
 )
+from bicoastal.transports.b4.generation import MOST_ROUNDS
 from bicoastal.wan.topology import MIN_MTU_BYTES
 
 MAX_LINKS = 1024
@@ -24,6 +25,7 @@ MAX_SEED = 2**62
 MOST_PACKETS = 2**31
 _MAX_MTU_BYTES = 65_535  # the largest IPv4 packet
 _MAX_RANKS = 4096
+_MAX_TUNNELS = 64
 LOSS_MODELS = ("none", "bernoulli", "periodic", "gilbert-elliott", "tail-of-burst", "listed", "trace", "combined")
 DEFAULT_TRANSPORTS = ("reno", "cubic", "adaptive")
 DEFAULT_SITES = ("west", "east")
@@ -64,7 +66,11 @@ class LinkKeys(Section):
     """[[links]]."""
 
     title = "[[links]]"
-    meaning = "A link between two sites. Each direction has the same properties, unless a key says otherwise."
+    meaning = (
+        "A link between two sites. Each direction has the same properties, unless a key says otherwise. A capacity "
+        "trace has one of two formats. In mahimahi's, each line is a millisecond at which 1504 bytes may leave, and "
+        "the trace begins again at its end. In the other, each line is a time and a rate, such as `250 ms, 2 Gbit/s`."
+    )
 
     name = name_key("name", "The name of the link.", default="link", said='"link"')
     count = whole_key(
@@ -75,7 +81,11 @@ class LinkKeys(Section):
         said="one link, no number",
     )
     between = names_key("between", "The two sites that the link joins.", said="the coasts")
-    rate = rate_key("rate", "The rate of each direction.")
+    rate = rate_key(
+        "rate",
+        "The rate of each direction. With a capacity trace, it is the one that BDP and b4 count with.",
+        said="required, unless capacity_trace is there: its mean",
+    )
     delay = time_key("delay", "The propagation delay of one direction.", said="required, unless rtt is there")
     rtt = time_key("rtt", "The propagation delay of both directions together.", said="required, unless delay is there")
     mtu = whole_key("mtu", "Bytes of the largest IP packet.", least=MIN_MTU_BYTES, most=_MAX_MTU_BYTES, default=1500)
@@ -105,6 +115,11 @@ class LinkKeys(Section):
     duplicate = probability_key("duplicate", "The share of packets that arrive twice.", default=0.0)
     corrupt = probability_key("corrupt", "The share of packets that arrive damaged.", default=0.0)
     events = tables_key("events", "What changes while a run goes on.")
+    capacity_trace = text_key(
+        "capacity_trace",
+        "A file beside the scenario with the rate of both directions over time.",
+        said="a constant rate",
+    )
 
 
 class EventKeys(Section):
@@ -136,6 +151,28 @@ class PathKeys(Section):
     name = name_key("name", "The name of the path.")
     links = names_key("links", "The names of its links, one after another.")
     overhead = whole_key("overhead", "Bytes of encapsulation of each packet.", least=0, most=_MAX_MTU_BYTES, default=0)
+
+
+class TunnelKeys(Section):
+    """[tunnels]."""
+
+    title = "[tunnels]"
+    meaning = "A search for paths. It finds some for each job, and each background flow, that lists no paths itself."
+
+    count = whole_key("count", "The largest number of paths between two sites.", least=1, most=_MAX_TUNNELS, default=4)
+    search = choice_key(
+        "search",
+        "Whether the paths of least delay are taken, or those that B4 finds around links that are full.",
+        ("cheapest", "bottlenecks"),
+        default="cheapest",
+    )
+    rounds = whole_key(
+        "rounds",
+        "bottlenecks: how many searches there are; the most max-min fair of them counts.",
+        least=1,
+        most=MOST_ROUNDS,
+        default=1,
+    )
 
 
 class JobKeys(Section):
@@ -270,6 +307,7 @@ SECTIONS: tuple[type[Section], ...] = (
     LinkKeys,
     EventKeys,
     PathKeys,
+    TunnelKeys,
     JobKeys,
     BackgroundKeys,
     TransportsKeys,

@@ -1,1 +1,1 @@
-"""What every command shares: arguments, exit codes, tables and JSON on stdout, progress on stderr."""
+"""Code that all commands share: arguments, exit codes, tables and JSON on stdout, progress on stderr."""

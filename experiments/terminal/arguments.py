@@ -1,4 +1,4 @@
-"""How every command reads its arguments."""
+"""The parsing of arguments, common to all commands."""
 
 import argparse
 import re
@@ -7,22 +7,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bicoastal import ScenarioError, cut
+from bicoastal import ScenarioError
+from bicoastal.commandline import cut
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, and takes no shortened options: later ones would change their meaning."""
+    """Reports errors in one sentence. It accepts no shortened options: a new option could change their meaning."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Raise it as what `experiments.cli` makes one sentence of."""
+        """Raise a ScenarioError; `experiments.cli` prints it as one sentence."""
         raise ScenarioError(re.sub(r"\S+", lambda word: cut(word[0]), message))
 
 
 def directory(text: str) -> Path:
-    """Return the directory that an argument names; it need not exist. Raises argparse.ArgumentTypeError for none."""
+    """Return the directory that an argument names. It need not exist. Raises argparse.ArgumentTypeError if empty."""
     if not text:
         raise argparse.ArgumentTypeError("'' names no directory")
     return Path(text)
@@ -30,7 +31,7 @@ def directory(text: str) -> Path:
 
 @contextmanager
 def as_options(*names: str) -> Iterator[None]:
-    """Raise a ScenarioError about one of these arguments again as one about the option of that name."""
+    """Turn a ScenarioError about one of these arguments into one about the option: "scale: …" into "--scale: …"."""
     try:
         yield
     except ScenarioError as error:

@@ -1,4 +1,4 @@
-"""How commands end, and where they print what they were asked for. Nothing here is slow to import."""
+"""Exit codes, and output on stdout. This module is quick to import."""
 
 import sys
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ class OutputError(Exception):
 
 
 def say(line: str) -> None:
-    """Print a line on stdout. Raises OutputError where that cannot be written, BrokenPipeError when nobody reads."""
-    with _told():
+    """Print a line on stdout. Raises OutputError if it cannot be written, BrokenPipeError if the reader is gone."""
+    with _output_errors():
         print(line, flush=True)
 
 
 def flush() -> None:
-    """Bring out what others have printed on stdout. Raises as `say` does."""
-    with _told():
+    """Flush stdout. Raises the errors of `say`."""
+    with _output_errors():
         sys.stdout.flush()
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _output_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:

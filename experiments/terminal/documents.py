@@ -1,4 +1,4 @@
-"""How commands print what programs read: one JSON document on stdout, and nothing else."""
+"""Output for programs: one JSON document on stdout, and nothing else."""
 
 import json
 
@@ -6,5 +6,5 @@ from bicoastal.experiments.terminal.console import say
 
 
 def say_document(document: object) -> None:
-    """Print a JSON document. Raises ValueError for a float that JSON does not have, and as `say` does."""
+    """Print a JSON document. Raises ValueError for nan or infinity, and the errors of `say`."""
     say(json.dumps(document, indent=2, allow_nan=False))

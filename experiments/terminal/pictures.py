@@ -1,4 +1,4 @@
-"""The names of the figures' files, and what must be so before a figure is drawn. Nothing here imports matplotlib."""
+"""The file names of figures, and the checks before a figure is drawn. It imports matplotlib only to write one."""
 
 import atexit
 import logging
@@ -19,14 +19,14 @@ EXPOSED, STAGES = "exposed-share.png", "stages.png"
 
 
 def check_places(directory: Path, names: Sequence[str]) -> None:
-    """Raise StoreError where one of these files could not be written, so that a user learns it before the runs."""
+    """Raise StoreError if one of these files cannot be written, so that the user knows it before the runs."""
     for name in names:
         if (directory / name).is_dir():
             raise StoreError(f"{directory / name}: is a directory, and a picture is to stand there")
 
 
 def make_place(directory: Path, names: Sequence[str]) -> None:
-    """Make `directory` for pictures, with its parents. Raises StoreError, in one sentence, where they cannot stand."""
+    """Make `directory`, with its parents, for pictures. Raises StoreError, in one sentence, if it cannot be used."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bicoastal import Outcome, RunProgress, Task
+from bicoastal.runs import Outcome, RunProgress, Task
 
 _MAX_LINES = 20
-_MOST_REMEMBERED_S = 600.0  # of past runs, to tell how long the others will take: each may take minutes
+_MOST_REMEMBERED_S = 600.0  # of past runs, to estimate the time left: a run may take minutes
 
 
 @contextmanager
 def reporter(tasks: Sequence[Task]) -> Iterator[RunProgress]:
-    """Give what is to be called after each task; stdout is left alone."""
+    """Give the function to call after each task. It writes nothing on stdout."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield _Lines(len(tasks))
@@ -34,7 +34,7 @@ def reporter(tasks: Sequence[Task]) -> Iterator[RunProgress]:
 
 
 class _Lines:
-    """At most `_MAX_LINES` lines, evenly spread, and one for everything that is not well."""
+    """At most `_MAX_LINES` lines, evenly spread, and one for each run that is not "ok"."""
 
     def __init__(self, total: int) -> None:
         self._total = total

@@ -1,4 +1,4 @@
-"""How every command prints what people read: as wide as the terminal, in colour where there is one."""
+"""Output for people: as wide as the terminal, and in colour on a terminal."""
 
 from io import StringIO
 
@@ -8,10 +8,9 @@ from bicoastal.experiments.terminal.console import say
 
 
 def show(*what: RenderableType) -> None:
-    """Print tables and texts on stdout, one after another, no line with blanks at its end. Raises as `say` does.
+    """Print tables and texts on stdout, one after another, without blanks at line ends. Raises the errors of `say`.
 
-    Text counts as it stands, brackets included. Rich itself does not come near stdout, so that what goes wrong there is
-    always `say`'s to tell.
+    Brackets in a text are no markup. Rich writes into a string, and `say` prints that: so `say` reports all errors.
     """
     screen = Console()
     text = StringIO()

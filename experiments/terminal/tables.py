@@ -1,4 +1,4 @@
-"""The tables that people read: a comparison, and notes below a table. Only this room and the commands know of rich."""
+"""Tables for people: a comparison, and the notes below a table."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from bicoastal import Comparison, meaning_of
+from bicoastal.commandline import meaning_of
+from bicoastal.runs import Comparison
 
 WIDE_COLUMNS = 100
 _TERM_COLUMNS = len("completion:")
@@ -14,9 +15,9 @@ STATUS_STYLES = {"ok": "green", "degraded": "yellow", "unsupported": "dim", "fai
 
 
 def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -> Group:
-    """Return the table for people, with what its numbers mean below it and `notes`, "term: meaning", at the end.
+    """Return the table for people. Below it are the meaning of its columns and `notes`, each as "term: meaning".
 
-    Narrower than `WIDE_COLUMNS` it leaves the column of the first iteration out.
+    Below a width of `WIDE_COLUMNS` the column of the first iteration is left out.
     """
     wide = width >= WIDE_COLUMNS
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
@@ -40,7 +41,7 @@ def to_table(comparison: Comparison, *, width: int, notes: Sequence[str] = ()) -
 
 
 def to_notes(lines: Iterable[str]) -> Table:
-    """Return lines of the form "term: what there is to say of it", the terms in a column of their own."""
+    """Return lines of the form "term: meaning" as a table with two columns."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=_TERM_COLUMNS, no_wrap=True, style="dim")
     grid.add_column(style="dim", overflow="fold")

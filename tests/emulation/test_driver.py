@@ -1,6 +1,7 @@
 """The loop: order at one instant, lazy timers, departures, and machines that never let time pass."""
 
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,8 +52,9 @@ class Scripted(Machine):
         return self.events.popleft() if self.events else None
 
 
-def make() -> tuple[Driver, Scripted, Port, list[object]]:
-    driver, machine, heard = Driver(VirtualClock()), Scripted(), []
+def make() -> tuple[Driver, Scripted, Port, list[tuple[Event, float]]]:
+    driver, machine = Driver(VirtualClock()), Scripted()
+    heard: list[tuple[Event, float]] = []
     port = Port(driver, "machine", machine, lambda port, event, now: heard.append((event, now)))
     return driver, machine, port, heard
 
@@ -218,7 +220,7 @@ def test_many_events_spread_over_time_are_allowed() -> None:
 def test_events_in_queues_happen_in_the_order_of_one_heap(asked: list[tuple[int, int, int]]) -> None:
     """Against a stable sort by (time, priority): queues save work and do not change the order."""
     driver = Driver(VirtualClock())
-    queues = [(deque(), ARRIVAL), (deque(), DEPARTURE)]
+    queues: list[tuple[deque[Any], int]] = [(deque(), ARRIVAL), (deque(), DEPARTURE)]
     happened: list[int] = []
     for number, (at_s, queue, priority) in enumerate(asked):
         if queue < len(queues) and queues[queue][1] == priority:

@@ -154,8 +154,10 @@ class TrustsEverybody(ArqEndpoint):
         octets = bytes(datagram.payload)
         if len(octets) >= 37:
             kind = octets[4]
-            fields = [int.from_bytes(octets[5 + 8 * n : 13 + 8 * n], "big") for n in range(4)]
-            datagram = datagram._replace(payload=Frame(kind, *fields, octets[37:]))
+            numbers = (int.from_bytes(octets[5 + 8 * n : 13 + 8 * n], "big") for n in range(4))
+            sequence, message_id, total_bytes, offset = numbers
+            frame = Frame(kind, sequence, message_id, total_bytes, offset, octets[37:])
+            datagram = datagram._replace(payload=frame)
         super().receive_datagram(datagram, now)
 
 

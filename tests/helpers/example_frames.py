@@ -36,4 +36,5 @@ def decode(payload: bytes | Encodable) -> Frame:
     body = octets[4:]
     if len(body) < HEADER.size or zlib.crc32(body) != int.from_bytes(octets[:4], "big"):
         raise ValueError("payload: not a frame, or a damaged one")
-    return Frame(*HEADER.unpack_from(body), body[HEADER.size :])
+    kind, sequence, message_id, total_bytes, offset = HEADER.unpack_from(body)
+    return Frame(kind, sequence, message_id, total_bytes, offset, body[HEADER.size :])

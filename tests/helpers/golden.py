@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 FOLDER = Path(__file__).parents[1] / "golden"
 SCENARIOS = (
+    "backbone",
     "coast-to-coast",
     "isp-path",
     "lossless",
@@ -30,6 +31,7 @@ TRANSPORTS = (
 SEEDS = (1, 2)
 ITERATIONS = {"outage": 7}  # the outage is in the sixth burst
 FEW_ITERATIONS = 3
+SETTINGS = {"backbone": ("--set", "jobs.shard=1 MB")}  # with its own payloads, a run takes minutes
 DEPLOYMENTS = ("hundred-trillion", "hundred-trillion-moe", "gpt3-two-sites", "gpt3-sakuraone", "llama3-405b")
 ONE_SITE = ("gpt3-sakuraone", "llama3-405b")  # there is no WAN to size
 RELATIVE_TOLERANCE = 1e-9  # between platforms; on one platform the bytes are equal
@@ -44,6 +46,7 @@ def cases() -> Mapping[str, tuple[str, ...]]:
         for seed in SEEDS:
             found[f"compare-{scenario}-{seed}"] = (
                 *("compare", scenario, "--seed", str(seed), "--iterations", iterations),
+                *SETTINGS.get(scenario, ()),
                 *chosen,
             )
     for deployment in DEPLOYMENTS:

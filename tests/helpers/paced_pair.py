@@ -8,14 +8,13 @@ from random import Random
 from typing import Any
 
 from bicoastal.transports.b4.registration import B4
-from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, Machine, PathView, ServiceContext
+from bicoastal.transports.base import Datagram, Endpoint, EndpointContext, FlowId, Machine, PathView, ServiceContext
 from bicoastal.transports.events import Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.paced.packets import Data, Frame, Report, decode
 from bicoastal.transports.rdma.registration import RDMA_GBN, RDMA_SR
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 SPECS = {spec.name: spec for spec in (B4, RDMA_SR, RDMA_GBN)}
-FLOW = "job/west>east/plane"
 DELAY_S = 0.030
 RTT_S = 2 * DELAY_S
 MTU = 9000
@@ -78,15 +77,17 @@ class PacedPair:
         made = spec.make_parameters(parameters)
         self.topology = network or topology(paths)
         names = list(self.topology.paths)
+        first = self.topology.paths[names[0]]
+        flow = FlowId(owner="job", source=first.sites[0], destination=first.sites[-1], paths=tuple(names))
         views = tuple(PathView(path_id=i, name=name, mtu_bytes=mtu_bytes) for i, name in enumerate(names))
         assert spec.make_endpoint is not None
         self.ends: dict[str, Endpoint] = {
             role: spec.make_endpoint(
-                EndpointContext(role=role, flow=FLOW, paths=views, rng=Random(f"{seed}/{role}"), parameters=made)
+                EndpointContext(role=role, flow=flow, paths=views, rng=Random(f"{seed}/{role}"), parameters=made)
             )
             for role in ("client", "server")
         }
-        context = ServiceContext(topology=self.topology, flows=(FLOW,), rng=Random(seed), parameters=made)
+        context = ServiceContext(topology=self.topology, flows=(flow,), rng=Random(seed), parameters=made)
         self.services: list[Machine] = [placement.machine for placement in spec.make_services(context)]
         self.lose, self.late, self.lose_control = lose, late, lose_control
         self.control_delay_s = control_delay_s

@@ -12,6 +12,7 @@ from bicoastal.transports.events import Connected, Event, Failed, MessageReceive
 from bicoastal.transports.multipath.fec_registration import MPQUIC_FEC, QUIC_FEC
 from bicoastal.transports.multipath.mpquic_registration import MPQUIC
 from bicoastal.transports.quic.registration import QUIC
+from bicoastal.wan.flow_id import FlowId
 
 SPECS = {spec.name: spec for spec in (QUIC, MPQUIC, QUIC_FEC, MPQUIC_FEC)}
 DELAY_S = 0.030
@@ -70,7 +71,12 @@ class QuicPair:
             assert spec.make_endpoint is not None
             rng = Random(f"{seed}/{role}")
             context = EndpointContext(
-                role=role, flow="pair", paths=views, rng=rng, parameters=made, secret=(secrets or {}).get(role)
+                role=role,
+                flow=FlowId(owner="pair", source="west", destination="east", paths=tuple(view.name for view in views)),
+                paths=views,
+                rng=rng,
+                parameters=made,
+                secret=(secrets or {}).get(role),
             )
             self.ends[role] = spec.make_endpoint(context)
         self.client, self.server = self.ends["client"], self.ends["server"]

@@ -10,9 +10,10 @@ from bicoastal.emulation.links.routes import Route, Wire
 from bicoastal.emulation.streams import stream
 from bicoastal.experiments.extrapolation.tails import trials as tails_trials
 from bicoastal.experiments.extrapolation.tails.model import Crossing, TailModel
-from bicoastal.transports.base import EndpointContext, PathView
+from bicoastal.transports.base import Endpoint, EndpointContext, PathView
 from bicoastal.transports.events import Connected, Event, MessageReceived
 from bicoastal.transports.registry import Registry
+from bicoastal.wan.flow_id import FlowId
 from bicoastal.wan.loss import Bernoulli, LossSpec
 from helpers.small_runs import job, plane, planes, run_spec, simulate
 
@@ -89,13 +90,19 @@ def alone(transport: str, crossing: Crossing) -> float:
 
     def begin(_: object, now: float) -> None:
         found.append(now)
+        assert isinstance(client.machine, Endpoint)
         client.machine.send_message(1, bytes(int(crossing.payload_bytes)), now)
         client.pump(now)
 
     def port(role: str) -> Port:
         context = EndpointContext(
-            role=role, flow="alone", paths=(view,), rng=stream(0, role), parameters=spec.make_parameters({})
+            role=role,
+            flow=FlowId(owner="alone", source="west", destination="east", paths=(view.name,)),
+            paths=(view,),
+            rng=stream(0, role),
+            parameters=spec.make_parameters({}),
         )
+        assert spec.make_endpoint is not None
         return Port(driver, role, spec.make_endpoint(context), on_event)
 
     client, server = port("client"), port("server")

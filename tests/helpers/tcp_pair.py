@@ -20,6 +20,7 @@ from bicoastal.transports.registry import Registry
 from bicoastal.transports.tcp.connection import TcpEndpoint
 from bicoastal.transports.tcp.parameters import TcpParameters
 from bicoastal.transports.tcp.segment import SYN, FourTuple, Segment
+from bicoastal.wan.flow_id import FlowId
 from bicoastal.wan.units import INFINITY
 
 CLIENT, SERVER = "client", "server"
@@ -123,7 +124,7 @@ class Pair:
         spec = Registry.installed().resolve(congestion if isinstance(congestion, str) else "reno")
         context = EndpointContext(
             role=role,
-            flow="flow",
+            flow=FlowId(owner="pair", source="west", destination="east", paths=("wire",)),
             paths=[path],
             rng=Bits(*self._bits[role]),
             parameters=spec.make_parameters(parameters),

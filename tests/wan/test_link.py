@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bicoastal.transports.base import Datagram
+from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.link import Arrival, Link
 from bicoastal.wan.loss import Bernoulli, Combined, NoLoss, Periodic
 from bicoastal.wan.recorded_loss import Listed
-from bicoastal.wan.schedule import Outage, RateStep, capacity_trace
+from bicoastal.wan.schedule import Outage, RateStep
 from bicoastal.wan.topology import LinkSpec
 
 RATE_BPS = 8e6  # one byte per microsecond
@@ -169,14 +170,17 @@ class ReferenceLink:
     steps=st.lists(st.tuples(st.integers(1, 3000), st.sampled_from([125, 250, 500, 1000, 2000, 4000])), max_size=5),
     packets=st.lists(st.tuples(st.integers(0, 400), st.integers(40, 1500)), min_size=1, max_size=60),
     limit=st.integers(1000, 20_000),
+    traced=st.booleans(),
 )
 def test_queue_and_rate_agree_with_an_exact_account(
-    steps: list[tuple[int, int]], packets: list[tuple[int, int]], limit: int
+    steps: list[tuple[int, int]], packets: list[tuple[int, int]], limit: int, traced: bool
 ) -> None:
     scale = 1 << 16  # times are multiples of 2^-16 s, rates of bytes per 2^-16 s: floats that are exact
     edges = sorted(dict(steps).items())
     reference = ReferenceLink(Fraction(1000), limit, [(Fraction(at), Fraction(rate)) for at, rate in edges])
-    events = capacity_trace((at / scale, rate * 8.0 * scale) for at, rate in edges)
+    whole = tuple((at / scale, rate * 8.0 * scale) for at, rate in edges)
+    single = tuple(RateStep(at_s=at_s, rate_bps=rate_bps) for at_s, rate_bps in whole)
+    events = (CapacityTrace(steps=whole),) if traced and whole else single
     link = make(rate_bps=1000 * 8.0 * scale, delay_s=0.0, queue_bytes=limit, events=events)
     now = 0
     for gap, size in packets:
@@ -189,6 +193,42 @@ def test_queue_and_rate_agree_with_an_exact_account(
             assert [arrival.at_s for arrival in got] == [pytest.approx(float(expected / scale), rel=1e-12)]
         backlog = max(Fraction(0), reference.service(reference.free_at) - reference.service(Fraction(now)))
         assert link.backlog_bytes(now / scale) == pytest.approx(float(backlog), abs=1e-6)
+
+
+@settings(max_examples=100)
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    rates=st.lists(st.sampled_from([125, 250, 500, 1000, 2000, 4000]), min_size=5, max_size=5),
+    packets=st.lists(st.tuples(st.integers(0, 400), st.integers(40, 1500)), min_size=1, max_size=60),
+)
+def test_a_trace_that_repeats_is_followed_from_period_to_period(
+    lengths: list[int], rates: list[int], packets: list[tuple[int, int]]
+) -> None:
+    scale = 1 << 16
+    starts = [sum(lengths[:index]) for index in range(len(lengths))]
+    period = sum(lengths)
+    last = sum(gap for gap, _ in packets) + 12 * sum(size for _, size in packets) // 125 + period
+    edges = [
+        (number * period + start, rate)
+        for number in range(last // period + 2)
+        for start, rate in zip(starts, rates, strict=False)
+    ]
+    reference = ReferenceLink(Fraction(1000), 20_000, [(Fraction(at), Fraction(rate)) for at, rate in edges])
+    steps = tuple((start / scale, rate * 8.0 * scale) for start, rate in zip(starts, rates, strict=False))
+    link = make(
+        rate_bps=1000 * 8.0 * scale,
+        delay_s=0.0,
+        queue_bytes=20_000,
+        events=(CapacityTrace(steps=steps, period_s=period / scale),),
+    )
+    now = 0
+    for gap, size in packets:
+        now += gap
+        expected = reference.submit(size, Fraction(now))
+        got = link.submit(packet(size), now / scale)
+        assert [arrival.at_s * scale for arrival in got] == (
+            [] if expected is None else [pytest.approx(float(expected), rel=1e-9)]
+        )
 
 
 # -- outages ----------------------------------------------------------------------------------------------------------

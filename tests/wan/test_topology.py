@@ -3,6 +3,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.schedule import Outage, RateStep
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
@@ -170,3 +171,8 @@ def test_the_least_delay_between_sites_takes_the_shortest_way_whatever_the_hops(
         topology.least_delay_s("sea", "mars")
     with pytest.raises(KeyError, match="mars"):
         topology.least_delay_s("mars", "sea")
+
+
+def test_a_site_with_the_sign_of_a_direction_in_its_name_is_refused() -> None:
+    with pytest.raises(FieldError, match=r"^name: 'a>b' holds a '>'"):
+        Site(name="a>b")

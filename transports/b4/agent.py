@@ -1,7 +1,7 @@
-"""The sender's side of the control protocol: asks for rates, keeps them while they hold, and falls back when they end.
+"""The client's side of the control protocol: it asks for rates, and uses a grant until the grant expires.
 
-An agent that hears nothing keeps its rates until the grant expires and then its safe share, which the controller keeps
-free for it. So whatever the controller does meanwhile, the network is not promised twice.
+An agent without answers keeps its rates until the grant expires. Then it uses its safe share, which the controller
+keeps free for it. So no capacity is granted twice, whatever the controller does meanwhile.
 """
 
 from collections import deque
@@ -28,11 +28,12 @@ REFRESH_SHARE = 1 / 3  # of the lease: two refreshes may be lost before it ends
 class Agent:
     """The agent of a flow: it asks the controller for rates.
 
-    path_names: in the order of the endpoint's paths. deadlines_s: for a burst from its announcement, None for as soon
-    as possible. initial_bps: per path, while no controller has ever answered. patience_s: for so long the connection
-    waits for its first grant. idle_hold_s: for so long after the last burst it still asks for its rates.
+    path_names: in the order of the endpoint's paths. deadline_s: of a burst, counted from its announcement; None: as
+    soon as possible. initial_bps: per path, until a controller has answered. patience_s: how long the connection waits
+    for its first grant. idle_hold_s: how long after the last burst the agent still asks for rates.
 
-    shares: what may be sent now. changed: they are new. ready: there is a grant, or no hope of one soon.
+    shares: the rates that hold now. changed: whether they are new to the endpoint. ready: whether there is a grant, or
+    `patience_s` is over.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Agent:
         self._idle_hold_s = idle_hold_s
         self._instance = rng.getrandbits(64)
         self._sequence = 0
-        self._asked = 0  # the last of ours that wants an answer
+        self._asked = 0  # the last own message that needs an answer
         self._reason = ""  # why a message is to be sent; empty for none
         self._sent_at = 0.0
         self._retry_at = INFINITY
@@ -65,7 +66,7 @@ class Agent:
         self._expires_at = INFINITY
         self._refresh_at = INFINITY
         self._patience_at = INFINITY
-        self._active_at = 0.0  # when there was last something to send or to receive
+        self._active_at = 0.0  # when there was last data to send or to receive
         self._received_at: float | None = None
         self._demand_bytes = 0
         self._fallen_back = False
@@ -81,13 +82,13 @@ class Agent:
         self.ready = False
         self.notices: deque[Notice] = deque()
 
-    # -- what the endpoint tells --------------------------------------------------------------------------------------
+    # -- calls of the endpoint ----------------------------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
-        """The flow begins."""
+        """Start: the flow begins."""
         self._active_at = now
         self._patience_at = now + self._patience_s
-        self._say("announce")
+        self._request("announce")
 
     @property
     def demanding(self) -> bool:
@@ -95,31 +96,31 @@ class Agent:
         return self._demand_bytes > 0
 
     def demand(self, demand_bytes: int, now: float) -> None:
-        """A burst begins, or grows, with so much to send; or it is over, with 0."""
+        """Note that a burst begins or grows and has `demand_bytes` to send; 0: the burst is over."""
         self._demand_bytes = demand_bytes
         self._active_at = now
-        self._say("announce" if demand_bytes else "done")
+        self._request("announce" if demand_bytes else "done")
 
     def path(self, path_id: int, *, up: bool, now: float) -> None:
-        """A path has failed or come back."""
+        """Note that a path has failed, or works again."""
         self._up[path_id] = up
         self._active_at = now
-        self._say("link")
+        self._request("link")
 
     def receiving(self, now: float) -> None:
-        """The far end sends."""
+        """Note that the far end sends data."""
         fresh = not self._is_receiving(now)
         self._received_at = self._active_at = now
         if fresh:
-            self._say("announce")
+            self._request("announce")
 
     def _is_receiving(self, now: float) -> bool:
         return self._received_at is not None and now - self._received_at <= max(self._lease_s, 1.0) * REFRESH_SHARE
 
-    # -- what the controller tells ------------------------------------------------------------------------------------
+    # -- messages of the controller -----------------------------------------------------------------------------------
 
     def receive(self, payload: bytes | Encodable, now: float) -> bool:
-        """Take a grant; tell whether it was one for this agent, and not older than what is in force."""
+        """Process a message. Return whether it is a valid grant for this agent; an old grant changes nothing."""
         try:
             grant = decode(payload)
         except MalformedMessageError:
@@ -129,9 +130,9 @@ class Agent:
         if grant.heard > self._sequence or not grant.lease_s:
             return False
         if grant.epoch == self._epoch and grant.sequence <= self._granted:
-            return True  # an old one, which the network brought late or twice
+            return True  # an old grant, late or duplicated in the network
         if grant.epoch in self._retired:
-            return True  # from a controller that another has replaced
+            return True  # from a controller that was replaced by another
         waited_s = now - self._sent_at
         if grant.epoch != self._epoch:
             self._retired.append(self._epoch)
@@ -159,11 +160,11 @@ class Agent:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def timer(self) -> float:
-        """Return when something is due, or infinity."""
+        """Return when the next action is due, or infinity."""
         return min(self._retry_at, self._refresh_at, self._expires_at, self._patience_at)
 
     def on_timer(self, now: float) -> None:
-        """Say it again, ask for more time, or fall back."""
+        """Handle the expired timers: repeat a message, renew the grant, or fall back to the safe share."""
         if self._expires_at <= now:
             self._expires_at = self._refresh_at = INFINITY
             released = now - self._active_at > self._idle_hold_s
@@ -175,12 +176,12 @@ class Agent:
         if self._refresh_at <= now:
             self._refresh_at = INFINITY
             if now - self._active_at <= self._idle_hold_s:
-                self._say("refresh")
+                self._request("refresh")
         if self._retry_at <= now:
             self._retry_at = INFINITY
             if self._demand_bytes or now - self._active_at <= self._idle_hold_s:
                 self._retries += 1
-                self._say("announce" if self._demand_bytes else "refresh")
+                self._request("announce" if self._demand_bytes else "refresh")
 
     def _fall_back(self, why: str, *, released: bool = False) -> None:
         if not self._fallen_back:
@@ -200,11 +201,11 @@ class Agent:
         )
         self.changed = True
 
-    def _say(self, reason: str) -> None:
+    def _request(self, reason: str) -> None:
         self._reason = reason
 
     def messages(self, now: float) -> list[Datagram]:
-        """Return, and forget, what is to be said."""
+        """Return the message that is due, if there is one, as a list."""
         reason = self._reason
         if not reason:
             return []

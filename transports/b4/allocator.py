@@ -1,4 +1,4 @@
-"""The allocator of B4: who may send how much, and over which tunnels.
+"""The allocator of B4: the rate of every flow group, and the tunnels that carry it.
 
 Jain et al., "B4: Experience with a Globally-Deployed Software Defined WAN", SIGCOMM 2013, §4.2-4.3. Pure and
 deterministic: equal arguments give equal allocations, and nothing is kept between calls.
@@ -6,30 +6,31 @@ deterministic: equal arguments give equal allocations, and nothing is kept betwe
 How close the greedy filling comes to linear programs over all paths, on networks of B4's size (16 sites, 46 edges one
 way, 240 site pairs, 4 tunnels; benchmarks/b4_allocator.py): 99.8 % of the throughput of the max-min fair solution where
 nearly all demand can be met, as in the paper's network, 98 % where a fifth of it cannot, 95 % where nearly half cannot;
-with smallest fair shares of 89, 87 and 92 % of the best. Two things in the paper's generation get it there: the next
-tunnel is searched for when it is needed, around the bottlenecks of that moment (lists of the 4 cheapest paths give 92,
-89 and 98 %, and smallest shares of 6, 26 and 44 %), and the number of tunnels is cut afterwards, not by freezing groups
-that have had their share of them. More tunnels hardly help; 8 `rounds` do: 100, 100 and 98 %, and the best smallest
+with smallest fair shares of 89, 87 and 92 % of the best. Two properties of the paper's generation are the reason. The
+next tunnel is searched for when it is needed, around the bottlenecks of that moment: lists of the 4 cheapest paths give
+92, 89 and 98 %, and smallest shares of 6, 26 and 44 %. And the number of tunnels is limited after the filling, not
+during it. More tunnels have little effect. With 8 `rounds`, the result is 100, 100 and 98 %, with the best smallest
 shares, in six times as long.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import fsum, inf
+from math import fsum
 
 from bicoastal.transports.b4.bandwidth import Application, BandwidthFunction
-from bicoastal.transports.b4.generation import MOST_ROUNDS, Listed, Preference, Search, generate, generate_fairest
+from bicoastal.transports.b4.generation import MOST_ROUNDS, Listed, Preference, Search, generate_fairest
 from bicoastal.transports.b4.network import Network
 from bicoastal.transports.b4.quantise import Quantiser, quanta_in_one
 from bicoastal.transports.b4.tunnels import Route, Tunnel, TunnelTable, closed_edges
-from bicoastal.wan.checks import check_name, check_whole
+from bicoastal.wan.checks import FieldError, check_name, check_whole
+from bicoastal.wan.units import INFINITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowGroup:
     """The applications that send from one site to another, in one class of service (§4.1).
 
-    Raises ValueError naming the field: no application, two of one name, or a group that goes nowhere.
+    Raises FieldError: no application, two of one name, or one site as both source and destination.
     """
 
     source: str
@@ -43,22 +44,22 @@ class FlowGroup:
         check_name("source", self.source)
         check_name("destination", self.destination)
         if self.source == self.destination:
-            raise ValueError(f"destination: the flow group starts at {self.source!r} too")
+            raise FieldError("destination", f"the flow group starts at {self.source!r} too")
         if not self.applications:
-            raise ValueError("applications: a flow group needs at least one")
+            raise FieldError("applications", "a flow group needs at least one")
         if len({each.name for each in self.applications}) < len(self.applications):
-            raise ValueError("applications: two of them have one name")
+            raise FieldError("applications", "two of them have one name")
         object.__setattr__(self, "function", BandwidthFunction(self.applications))
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells flow groups apart: source, destination, class of service."""
+        """Source, destination and class of service. No two groups have the same."""
         return self.source, self.destination, self.service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelShare:
-    """What a flow group sends over one tunnel: a rate, and the split it is of the group's rate."""
+    """The part of a flow group on one tunnel: a rate, and its share of the group's rate."""
 
     tunnel: Tunnel
     rate_bps: float
@@ -67,9 +68,10 @@ class TunnelShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelGroup:
-    """A flow group's tunnels with their splits, in the order in which they were filled, and what the group gets.
+    """A flow group's tunnels with their splits, in the order in which they were filled, and the group's rate.
 
-    fair_share: where the group got stuck; infinite when its demand is met, 0 when it has no way to its destination.
+    fair_share: at which the group stopped rising; infinite when its demand is met, 0 when no tunnel reaches its
+    destination.
     """
 
     group: FlowGroup
@@ -78,21 +80,21 @@ class TunnelGroup:
 
     @property
     def rate_bps(self) -> float:
-        """What the group gets on all tunnels, bit/s."""
+        """The rate of the group on all tunnels, bit/s."""
         return fsum(share.rate_bps for share in self.tunnels)
 
     @property
     def application_bps(self) -> dict[str, float]:
-        """What each application gets, bit/s: its bandwidth function at the group's fair share (§4.2)."""
+        """The rate of each application, bit/s: its bandwidth function at the group's fair share (§4.2)."""
         wanted = {each.name: each.bps_at(self.fair_share) for each in self.group.applications}
         total = fsum(wanted.values())
-        scale = min(1.0, self.rate_bps / total) if total else 0.0  # the group may be short of it by the tolerance
+        scale = min(1.0, self.rate_bps / total) if total else 0.0  # the group's rate may be less by the tolerance
         return {name: scale * bps for name, bps in wanted.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bottleneck:
-    """An edge that stopped somebody: link and direction, and the fair share at which it was full."""
+    """An edge that limited a group: link and direction, and the fair share at which it was full."""
 
     link: str
     tail: str
@@ -102,13 +104,13 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """What every flow group gets, in the order given, and the bottlenecks in the order in which they were met."""
+    """The tunnels of every flow group, in the order given, and the bottlenecks in the order in which they were full."""
 
     groups: tuple[TunnelGroup, ...]
     bottlenecks: tuple[Bottleneck, ...]
 
     def of(self, source: str, destination: str, service: str = "") -> TunnelGroup:
-        """Return one group's part. Raises KeyError."""
+        """Return the tunnel group of one flow group. Raises KeyError."""
         for group in self.groups:
             if group.group.key == (source, destination, service):
                 return group
@@ -116,7 +118,7 @@ class Allocation:
 
     @property
     def rate_bps(self) -> float:
-        """All that is carried from end to end, bit/s."""
+        """The rate of all groups together, bit/s."""
         return fsum(group.rate_bps for group in self.groups)
 
     def load_bps(self, link: str, tail: str) -> float:
@@ -137,26 +139,24 @@ def allocate(
     tunnels: TunnelTable | None = None,
     quantum: float | None = None,
     rounds: int = 1,
-    failed: Collection[str] = (),
 ) -> Allocation:
     """Return the max-min fair allocation in the paper's filling order.
 
     tunnels_per_group: how many tunnels of a group may carry traffic, at most; None for no limit. A single one is the
     preferred one; of several, those are kept that serve the group best when there is no limit.
-    tunnels: the tunnels of each pair of sites, preferred ones first, as `cheapest_tunnels` and `tunnels_along_paths`
-    give them; a pair that is missing has no tunnel. By default a group's next tunnel is the cheapest path without a
-    bottleneck edge at the time it is needed (§4.3), which finds more capacity than a list of the cheapest paths made in
-    advance; at one cost, fewer hops and then the edges listed first are preferred.
+    tunnels: the tunnels of each pair of sites, preferred ones first, as `cheapest_tunnels`
+    gives them; a pair that is missing has no tunnel. By default, a group's next tunnel is the cheapest path without a
+    bottleneck edge at the time it is needed (§4.3). This finds more capacity than a list that is made in advance. At
+    equal cost, fewer hops and then the edges listed first are preferred.
     quantum: the unit of a tunnel group's splits, such as 0.25; None leaves them exact.
-    rounds: how many times tunnels are generated, of which the most max-min fair time counts. Once is the paper's; each
-    further time, the edges that were bottlenecks cost more than before, so that groups with another way keep off them.
-    failed: links that are down, both ways.
+    rounds: how many times tunnels are generated; the most max-min fair result counts. The paper has one round. In each
+    further round, the edges that were bottlenecks cost more, so that groups with another way avoid them.
 
     No edge is ever allocated over its capacity: `math.fsum` of the rates across it is at most `capacity_bps`, to the
-    bit. A quantised allocation is filled once more with the splits fixed, so that a group whose split does not fit gets
-    less rather than an edge more; groups that are short of their due by rounding are so by `TOLERANCE` at most.
+    bit. A quantised allocation is filled once more with the splits fixed: if a split does not fit, its group gets less.
+    Rounding takes at most `TOLERANCE` from a group.
 
-    Raises ValueError naming the field: unknown sites, links or tunnels' ends, two groups of one key, a quantum that
+    Raises FieldError: unknown sites, links or tunnels' ends, two groups of one key, a quantum that
     does not divide 1, or more than one round with listed tunnels, whose order is given.
     """
     flow_groups = tuple(groups)
@@ -165,31 +165,24 @@ def allocate(
         network.check_site("groups", group.source)
         network.check_site("groups", group.destination)
         if group.key in keys:
-            raise ValueError(f"groups: two of them go from {group.source!r} to {group.destination!r} in one service")
+            raise FieldError("groups", f"two of them go from {group.source!r} to {group.destination!r} in one service")
         keys.add(group.key)
     if tunnels_per_group is not None:
         check_whole("tunnels_per_group", tunnels_per_group, 1)
     check_whole("rounds", rounds, 1)
     if rounds > MOST_ROUNDS:
-        raise ValueError(f"rounds: {rounds} is more than {MOST_ROUNDS}")
-    if rounds > 1 and tunnels is not None:
-        raise ValueError("rounds: tunnels that are listed stay in their order")
+        raise FieldError("rounds", f"{rounds} is more than {MOST_ROUNDS}")
     quanta = None if quantum is None else quanta_in_one(quantum)
-    closed = closed_edges(network, failed)
+    closed = closed_edges(network)
     capacities = [edge.capacity_bps for edge in network.edges]
     functions = [group.function for group in flow_groups]
     pairs = [(group.source, group.destination) for group in flow_groups]
-    preference: Preference
-    if tunnels is None:
-        preference = search = Search(network, pairs)
-        generation = generate_fairest(
-            capacities, functions, search, limit=tunnels_per_group, closed=closed, rounds=rounds
-        )
-    else:
-        preference = Listed(network, pairs, tunnels)
-        generation = generate(capacities, functions, preference, limit=tunnels_per_group, closed=closed)
+    preference: Preference = Search(network, pairs) if tunnels is None else Listed(network, pairs, tunnels)
+    generation = generate_fairest(
+        capacities, functions, preference, limit=tunnels_per_group, closed=closed, rounds=rounds
+    )
     filling, routes, rates = generation.filling, generation.routes, generation.rates_bps
-    fair_shares = [inf if share is None else share for share in filling.fair_shares]
+    fair_shares = [INFINITY if share is None else share for share in filling.fair_shares]
     if quanta is None:
         splits = [_normalised(own) for own in rates]
     else:
@@ -204,7 +197,7 @@ def allocate(
         )
         splits = quantiser.splits()
         filling = quantiser.fill(splits)
-        fair_shares = [inf if share is None else share for share in filling.fair_shares]
+        fair_shares = [INFINITY if share is None else share for share in filling.fair_shares]
         totals = [fsum(filling.rates_bps(group)) for group in range(len(flow_groups))]
         rates = [[total * part for part in split] for total, split in zip(totals, splits, strict=True)]
     _fit(capacities, routes, rates)
@@ -238,7 +231,7 @@ def _normalised(rates: Sequence[float]) -> list[float]:
 
 
 def _fit(capacities: Sequence[float], routes: Sequence[Sequence[Route]], rates: list[list[float]]) -> None:
-    """Take back, in place, what rounding gave beyond a capacity; from whole groups, to keep their splits."""
+    """Reduce, in place, the rates of groups where rounding exceeds a capacity. Splits stay as they are."""
     crossing: list[dict[int, list[int]]] = [{} for _ in capacities]
     for group, own in enumerate(routes):
         for tunnel, route in enumerate(own):

@@ -1,4 +1,4 @@
-"""Bandwidth functions: how much an application, or a group of them, gets at a given fair share.
+"""Bandwidth functions: the rate of an application, or of a group of them, at a given fair share.
 
 Jain et al., "B4: Experience with a Globally-Deployed Software Defined WAN", SIGCOMM 2013, §4.2. The fair share is the
 paper's dimensionless scale of priority. An application's function rises with its weight until its demand is met; the
@@ -8,24 +8,24 @@ function of a flow group is the sum of its applications' functions, hence piecew
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from math import fsum, inf
+from math import fsum
 
-from bicoastal.wan.checks import check_name, check_not_negative, check_positive
+from bicoastal.wan.checks import FieldError, check_name, check_not_negative, check_positive
+from bicoastal.wan.units import INFINITY
 
 FAIR_SHARE_UNIT_BPS = 1e9
-"""What weight 1 gets at fair share 1: the paper's bandwidth functions are drawn in Gbit/s (Figure 6)."""
+"""The rate of weight 1 at fair share 1: the paper's bandwidth functions are drawn in Gbit/s (Figure 6)."""
 
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # between them every fair share is finite, whatever the demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What one application (here: one job) wants between two sites.
+    """The demand of one application (here: one job) between two sites.
 
     weight: its priority, the slope of its bandwidth function in Gbit/s per unit of fair share; 1e-9 to 1e9.
-    demand_bps: the rate at which it is satisfied, bit/s; `math.inf` is an appetite without end.
-    Raises ValueError naming the field.
+    demand_bps: the rate at which it is satisfied, bit/s; `INFINITY` asks for as much as there is.
+    Raises FieldError.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Application:
         check_name("name", self.name)
         check_positive("weight", self.weight)
         if not LEAST_WEIGHT <= self.weight <= LARGEST_WEIGHT:
-            raise ValueError(f"weight: {self.weight!r} is not between {LEAST_WEIGHT:g} and {LARGEST_WEIGHT:g}")
-        if self.demand_bps != inf:
+            raise FieldError("weight", f"{self.weight!r} is not between {LEAST_WEIGHT:g} and {LARGEST_WEIGHT:g}")
+        if self.demand_bps != INFINITY:
             check_not_negative("demand_bps", self.demand_bps)
 
     @property
     def slope_bps(self) -> float:
-        """What a unit of fair share is worth, bit/s."""
+        """The rate for one unit of fair share, bit/s."""
         return self.weight * FAIR_SHARE_UNIT_BPS
 
     @property
@@ -52,7 +52,7 @@ class Application:
         return self.demand_bps / self.slope_bps
 
     def bps_at(self, fair_share: float) -> float:
-        """Return what the application gets at this fair share, bit/s."""
+        """Return the rate of the application at this fair share, bit/s."""
         return self.demand_bps if fair_share >= self.satisfied_at else self.slope_bps * fair_share
 
 
@@ -70,26 +70,26 @@ class BandwidthFunction:
     slopes_bps: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compose the function. Every value is summed afresh, so that errors do not add up along it."""
-        hungry = sorted((each for each in self.applications if each.demand_bps > 0), key=lambda each: each.satisfied_at)
-        ends = [each.satisfied_at for each in hungry]
-        shares = (0.0, *sorted({end for end in ends if end < inf}))
+        """Compose the function. Every value is a sum of its own, so that rounding errors do not add up."""
+        asking = sorted((each for each in self.applications if each.demand_bps > 0), key=lambda each: each.satisfied_at)
+        ends = [each.satisfied_at for each in asking]
+        shares = (0.0, *sorted({end for end in ends if end < INFINITY}))
         object.__setattr__(self, "shares", shares)
-        object.__setattr__(self, "values_bps", tuple(_total_bps(hungry, share) for share in shares))
+        object.__setattr__(self, "values_bps", tuple(_total_bps(asking, share) for share in shares))
         object.__setattr__(
             self,
             "slopes_bps",
-            tuple(fsum(each.slope_bps for each in hungry[bisect_right(ends, share) :]) for share in shares),
+            tuple(fsum(each.slope_bps for each in asking[bisect_right(ends, share) :]) for share in shares),
         )
 
     @property
     def demand_bps(self) -> float:
         """The bandwidth at which every application is satisfied, bit/s."""
-        return inf if self.slopes_bps[-1] else self.values_bps[-1]
+        return INFINITY if self.slopes_bps[-1] else self.values_bps[-1]
 
     def bps_at(self, fair_share: float) -> float:
         """Return the bandwidth of the group at this fair share (0 to infinity), bit/s."""
-        if fair_share == inf:
+        if fair_share == INFINITY:
             return self.demand_bps
         at = bisect_right(self.shares, fair_share) - 1
         return self.values_bps[at] + self.slopes_bps[at] * (fair_share - self.shares[at])
@@ -97,15 +97,11 @@ class BandwidthFunction:
     def fair_share_at(self, bandwidth_bps: float) -> float:
         """Return the least fair share that gives this bandwidth; infinite when it satisfies the demand."""
         if bandwidth_bps >= self.demand_bps:
-            return inf
+            return INFINITY
         at = max(0, bisect_left(self.values_bps, bandwidth_bps) - 1)
-        if not self.slopes_bps[at]:  # a demand so small that it is met at the share's very least step
+        if not self.slopes_bps[at]:  # a demand so small that the smallest fair share meets it
             return self.shares[at]
         return self.shares[at] + (bandwidth_bps - self.values_bps[at]) / self.slopes_bps[at]
-
-    def points(self) -> tuple[tuple[tuple[float, float], tuple[float, float]], ...]:
-        """Return the finite segments as pairs of (fair share, bit/s), for plots and explanations."""
-        return tuple(pairwise(zip(self.shares, self.values_bps, strict=True)))
 
 
 def _total_bps(applications: Sequence[Application], fair_share: float) -> float:

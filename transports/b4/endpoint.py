@@ -29,7 +29,7 @@ MAX_HANDSHAKE_TRIES = 12
 
 @dataclass(slots=True)
 class _Offer:
-    """The rates for the far end's own sending on a path, as HELLOs and reports carry them."""
+    """The rate at which the far end may send on a path, as HELLOs and reports carry it."""
 
     rate_units: int = 0
     overhead_bytes: int = 0
@@ -38,8 +38,8 @@ class _Offer:
 class B4Endpoint(Endpoint):
     """One end of a connection over all its paths.
 
-    agent: asks the controller for rates, on the client; None at the server, which is told its rates by the client, and
-    where rates are fixed. rate_bps: the pace of each path until somebody tells another.
+    agent: at the client, it asks the controller for rates; None if rates are fixed, and at the server, which gets its
+    rates from the client. rate_bps: the rate of each path until another one is given.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class B4Endpoint(Endpoint):
         for path in sender.paths:
             self._pace(path.path_id, rate_bps, 0)
             self._offers[path.path_id] = _Offer(rate_units=max(1, int(rate_bps / RATE_UNIT_BPS)))
-        self._timer: float | None = None  # None: something has happened, it is to be found again
+        self._timer: float | None = None  # None: it must be computed again
         self._control_packets = 0
         self._rejected = 0
 
@@ -84,7 +84,7 @@ class B4Endpoint(Endpoint):
             sender.offer(now)
 
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
-        """Take a frame, as an object or as the octets of one, or a word of the controller's."""
+        """Process a frame, as an object or as octets, or a message of the controller."""
         self._timer = None
         path_id = datagram.path_id
         if path_id < 0:
@@ -113,13 +113,13 @@ class B4Endpoint(Endpoint):
             self._rejected += 1
 
     def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
-        """Return what is due: control messages, greetings, reports, then data."""
+        """Return the due datagrams: HELLOs and answers, messages to the controller, reports, then data."""
         self._timer = None
         if self._dead:
             out, self._outbox = self._outbox, []
             return out
         if self._hello_at <= now:
-            self._greet(now)
+            self._send_hellos(now)
         out, self._outbox = self._outbox, []
         if self._agent is not None:
             out += self._agent.messages(now)
@@ -134,7 +134,7 @@ class B4Endpoint(Endpoint):
         return out
 
     def get_timer(self) -> float | None:
-        """Return when something is due."""
+        """Return when the next action is due; None if there is none."""
         if self._timer is None:
             self._timer = self._find_timer()
         return None if self._timer == INFINITY else self._timer
@@ -151,7 +151,7 @@ class B4Endpoint(Endpoint):
         return at
 
     def handle_timer(self, now: float) -> None:
-        """Serve the timers of the agent and of the sender that have expired."""
+        """Handle the expired timers of the agent and of the sender."""
         self._timer = None
         if self._dead:
             return
@@ -167,7 +167,7 @@ class B4Endpoint(Endpoint):
         return self._events.popleft() if self._events else None
 
     def counters(self) -> Counters:
-        """Return what has been counted."""
+        """Return the counters of the sender and of this end."""
         sender = self._sender
         return Counters(
             packets=sender.packets + self._control_packets,
@@ -179,7 +179,7 @@ class B4Endpoint(Endpoint):
         )
 
     def sample(self, now: float) -> Sample:
-        """Return what is in flight, the pace of all paths together, and the shortest smoothed RTT."""
+        """Return the bytes in flight, the rate of all paths together, and the shortest smoothed RTT."""
         paths = sum_samples(
             Sample(pacing_rate_bps=each.rate_bps, srtt_s=each.rtt.srtt_s) for each in self._sender.paths
         )
@@ -187,8 +187,8 @@ class B4Endpoint(Endpoint):
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def _greet(self, now: float) -> None:
-        """Offer the connection, on every path."""
+    def _send_hellos(self, now: float) -> None:
+        """Send a HELLO on every path."""
         if not self._hello_tries and self._agent is not None:
             self._agent.begin(now)
         self._hello_tries += 1
@@ -201,17 +201,17 @@ class B4Endpoint(Endpoint):
             self._put(path_id, hello, now)
 
     def _take_token(self, frame: Frame) -> bool:
-        """Let the first HELLO name the connection."""
+        """Take the token of the first HELLO. Return whether it was taken."""
         if self._client or self._path_set.begun or not isinstance(frame, Hello):
             return False
         self._token = self._sender.token = frame.token
         return True
 
     def _on_hello(self, path_id: int, hello: Hello, now: float) -> None:
-        self._told_rate(path_id, hello.rate_units, hello.overhead_bytes)
+        self._apply_rate(path_id, hello.rate_units, hello.overhead_bytes)
         self._put(path_id, Welcome(self._token, hello.stamp), now)
         self._sender.path_answers(path_id, now)
-        self._see_whether_connected(now)
+        self._connect_if_ready(now)
 
     def _on_welcome(self, path_id: int, welcome: Welcome, now: float) -> None:
         rtt_s = now - welcome.stamp * 1e-9
@@ -222,18 +222,18 @@ class B4Endpoint(Endpoint):
         self._after_sender(now)
 
     def _heard(self, path_id: int, now: float) -> None:
-        """Something genuine has come from the far end."""
+        """Note that a valid frame of the far end has arrived."""
         self._hello_at = INFINITY
         self._sender.path_answers(path_id, now)
-        self._see_whether_connected(now)
+        self._connect_if_ready(now)
 
-    def _see_whether_connected(self, now: float) -> None:
-        """Connect once a path is ready and there is a grant, or no hope of one soon."""
+    def _connect_if_ready(self, now: float) -> None:
+        """Connect if a path is ready, and the agent has a grant or waits for one no longer."""
         if (self._agent is None or self._agent.ready) and self._path_set.begins(now):
             self._events.append(Connected())
             self._sender.begin(now)
 
-    # -- what arrives -------------------------------------------------------------------------------------------------
+    # -- arrivals ------------------------------------------------------------------------------------------------------
 
     def _on_data(self, path_id: int, packet: Data, now: float) -> None:
         if not self._path_set.any_ready:
@@ -254,7 +254,7 @@ class B4Endpoint(Endpoint):
             self._rejected += 1
             return
         if not self._client and report.rate_units:
-            self._told_rate(report.path_id, report.rate_units, report.overhead_bytes)
+            self._apply_rate(report.path_id, report.rate_units, report.overhead_bytes)
         self._sender.on_report(report, now)
         self._after_sender(now)
 
@@ -264,10 +264,10 @@ class B4Endpoint(Endpoint):
             return
         self._after_agent(now)
 
-    # -- consequences -------------------------------------------------------------------------------------------------
+    # -- after a change ------------------------------------------------------------------------------------------------
 
     def _after_agent(self, now: float) -> None:
-        """Keep to what the agent says."""
+        """Apply the rates of the agent, and pass on its notices."""
         agent = self._agent
         if agent is None:
             return
@@ -278,10 +278,10 @@ class B4Endpoint(Endpoint):
             for path_id, share in enumerate(agent.shares):
                 self._pace(path_id, share.forward_bps, share.overhead_bytes)
                 self._offers[path_id] = _Offer(max(1, int(share.back_bps / RATE_UNIT_BPS)), share.overhead_bytes)
-        self._see_whether_connected(now)
+        self._connect_if_ready(now)
 
     def _after_sender(self, now: float) -> None:
-        """Tell of paths and of the end of a burst."""
+        """Report changes of the paths, the end of a burst, and a failure."""
         sender, agent = self._sender, self._agent
         while sender.changes:
             change = sender.changes.popleft()
@@ -295,7 +295,7 @@ class B4Endpoint(Endpoint):
         if sender.failure and not self._dead:
             self._fail(sender.failure)
 
-    def _told_rate(self, path_id: int, rate_units: int, overhead_bytes: int) -> None:
+    def _apply_rate(self, path_id: int, rate_units: int, overhead_bytes: int) -> None:
         path = self._sender.paths[path_id]
         rate_bps = float(rate_units * RATE_UNIT_BPS)
         if rate_bps != path.rate_bps or overhead_bytes != path.overhead_bytes:

@@ -4,21 +4,22 @@ Jain et al., SIGCOMM 2013, §4.3. The fair share jumps from one event to the nex
 flattens the function of its group, or an edge is full, which freezes every tunnel across it. Between events every load
 is linear in the fair share, so no step size is involved and the number of events is at most edges + applications.
 
-When an edge will be full is worked out only when it may be the next one to be: from its slope as it once was follows a
-fair share that it does not reach any sooner, because what is on an edge only flattens until a group joins it.
+The fair share at which an edge will be full is computed only when this edge may be the next full one. Until then an
+earlier slope gives a lower bound, because the slope of an edge only decreases until a group joins it.
 
-Arithmetic is in binary64. Loads are kept per edge and settled only when its slope changes; a slope is summed afresh
-before cancellation can eat its digits. Two things count as equal within `TOLERANCE`, relative to their size: the load
-and the capacity of an edge, and the bandwidth and the demand of a group. Events that coincide in exact arithmetic thus
-coincide here too; what is lost by it is at most that share of a capacity or of a demand.
+Arithmetic is in binary64. Each edge has a load, which is updated only when its slope changes. A slope is summed again
+before cancellation costs it too many digits. A load equals a capacity, and a bandwidth equals a demand, when they agree
+within `TOLERANCE`, relative to their size. So events that coincide in exact arithmetic coincide here too. The error is
+at most that share of a capacity or of a demand.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from copy import copy
 from itertools import pairwise
-from math import fsum, inf
+from math import fsum
 
 from bicoastal.transports.b4.bandwidth import BandwidthFunction
+from bicoastal.wan.units import INFINITY
 
 TOLERANCE = 1e-9
 """Relative: far above the rounding of some thousand additions, far below any rate that matters."""
@@ -27,20 +28,21 @@ SAME_SHARE = 1e-12
 """Relative: a satisfied application comes before an edge that fills at the same fair share."""
 
 DIGITS_KEPT = 1e-3
-"""A slope is summed afresh when it has fallen to this share of itself: it has then lost three of sixteen digits."""
+"""A slope is summed again when it has fallen to this share of itself: it has then lost three of sixteen digits."""
 
 Usage = tuple[tuple[int, float], ...]
 """The edges that a group's traffic crosses, and how much of its traffic crosses each."""
 
 Advance = Callable[[int, Set[int]], Usage | None]
-"""Given a group and the full edges: where its traffic goes on, if anywhere."""
+"""Given a group and the full edges: the group's next usage, or None."""
 
 
 class Filling:
-    """One run of the filling. The owner decides which tunnels a group takes, one after the other.
+    """One run of the filling. `advance` decides which tunnels a group takes, one after the other.
 
-    capacities_bps: of the edges, by position. functions: of the groups. usages: where each group starts; None when it
-    has no way. advance: asked when one of a group's present edges is full. full: edges that nothing may use.
+    capacities_bps: of the edges, by position. functions: of the groups. usages: the first usage of each group; None
+    when it has no tunnel. advance: called when one of a group's present edges is full. full: edges that no group may
+    use.
     limit: how many of a group's usages may carry traffic, at most; None for no limit.
     """
 
@@ -55,11 +57,11 @@ class Filling:
         limit: int | None = None,
     ) -> None:
         self.fair_shares: list[float | None] = [None] * len(functions)
-        """By group: where it got stuck, infinite when it is satisfied, None while it rises."""
+        """By group: the fair share at which it stopped, infinite when it is satisfied, None while it rises."""
         self.turns: list[tuple[float, ...]] = [()] * len(functions)
         """By group: the fair share at which each of its usages began."""
         self.bottlenecks: list[tuple[int, float]] = []
-        """Edges that stopped a group, with the fair share at which they were full, in that order."""
+        """Edges that limited a group, with the fair share at which they were full, in that order."""
         self.stopped_by: Set[int] = frozenset()
         """The edges that were about to be full when `run` stopped before one of them; none at the end."""
         self._capacities = capacities_bps
@@ -69,19 +71,19 @@ class Filling:
         self._usages: list[Usage] = [()] * len(functions)
         self._now = 0.0
         self._enough = [_enough(function) for function in functions]
-        self._rising = [function.slopes_bps[0] for function in functions]  # slopes of the groups where they stand
+        self._rising = [function.slopes_bps[0] for function in functions]  # present slopes of the groups
         self._full = set(full)
         self._limit = limit
         self._carrying = [0] * len(functions)
         edges = range(len(capacities_bps))
-        self._members = [0] * len(edges)  # a bit for each group that rises on the edge
+        self._members = [0] * len(edges)  # one bit for each group that rises on the edge
         self._loads = [0.0] * len(edges)
         self._slopes = [0.0] * len(edges)
         self._coarse = [0.0] * len(edges)  # a slope below this has lost too many digits
         self._settled_at = [0.0] * len(edges)
-        self._not_before = [inf] * len(edges)  # a fair share before which the edge is not nearly full
-        self._soonest = inf  # the least of them
-        self._brimful: set[int] = set()  # edges that were nearly full when what was on them ceased to rise
+        self._not_before = [INFINITY] * len(edges)  # a fair share before which the edge is not nearly full
+        self._soonest = INFINITY  # the least of them
+        self._nearly_full: set[int] = set()  # edges that were nearly full when their last group stopped rising
         for group, usage in enumerate(usages):
             self._start(group, usage)
         breaks = [
@@ -89,15 +91,15 @@ class Filling:
             for group, function in enumerate(functions)
             for share, slope_bps in zip(function.shares[1:], function.slopes_bps[1:], strict=True)
         ]
-        self._breaks = [*sorted(breaks), (inf, -1, 0.0)]
+        self._breaks = [*sorted(breaks), (INFINITY, -1, 0.0)]
         self._next_break = 0
         self._expect(edges)
 
     def run(self, *, before: Collection[int] = ()) -> Iterator[list[float]]:
-        """Fill to the end; yields the fair shares of the groups that get stuck, in ascending order, edge by edge.
+        """Fill to the end; yields the fair shares of the groups that stop, in ascending order, edge by edge.
 
-        before: stop at the last event before one of these edges is full, and let `stopped_by` tell which; then `divert`
-        may still change what is on them, and `run` goes on.
+        before: stop at the last event before one of these edges is full. `stopped_by` then has these edges. After that,
+        `divert` may still change their traffic, and `run` continues.
         """
         breaks, fair_shares = self._breaks, self.fair_shares
         while True:
@@ -120,7 +122,7 @@ class Filling:
                 self._flatten(share, group, slope_bps)
 
     def copy(self) -> "Filling":
-        """Return a filling that stands where this one does and goes on without it."""
+        """Return an independent copy in the same state."""
         other = copy(self)
         other.fair_shares = self.fair_shares.copy()
         other.turns = self.turns.copy()
@@ -135,7 +137,7 @@ class Filling:
         other._coarse = self._coarse.copy()
         other._settled_at = self._settled_at.copy()
         other._not_before = self._not_before.copy()
-        other._brimful = self._brimful.copy()
+        other._nearly_full = self._nearly_full.copy()
         return other
 
     @property
@@ -144,7 +146,7 @@ class Filling:
         return self._now
 
     def admits(self, group: int, usage: Usage) -> bool:
-        """Tell whether `divert` may still be called: nothing would have happened otherwise so far."""
+        """Return whether `divert` may still be called: the new usage would have changed no event so far."""
         full = self._full
         if any(edge in full for edge, _ in self._usages[group]):
             return False
@@ -160,9 +162,9 @@ class Filling:
         return True
 
     def divert(self, group: int, usage: Usage) -> None:
-        """Send a group's traffic another way, as if it had gone there from the start.
+        """Replace a group's usage, as if the new one had been its usage from the start.
 
-        For a group on its first usage; no edge on which this makes a difference may be full. See `admits`.
+        The group must be on its first usage, and none of the edges that this changes may be full. See `admits`.
         """
         rises = self.fair_shares[group] is None
         received, rising = self._received(group), self._rising[group]
@@ -190,10 +192,10 @@ class Filling:
         return self
 
     def rates_bps(self, group: int) -> list[float]:
-        """Return what each usage of a group that rises no more received, bit/s, in their order."""
+        """Return the rates on the usages of a group that has stopped rising, bit/s, in their order."""
         function = self._functions[group]
         end = self.fair_shares[group]
-        levels = [function.bps_at(share) for share in (*self.turns[group], inf if end is None else end)]
+        levels = [function.bps_at(share) for share in (*self.turns[group], INFINITY if end is None else end)]
         return [max(0.0, after - before) for before, after in pairwise(levels)]
 
     def _received(self, group: int) -> float:
@@ -202,19 +204,19 @@ class Filling:
 
     def _start(self, group: int, usage: Usage | None) -> None:
         if self._functions[group].demand_bps == 0:
-            self.fair_shares[group] = inf
+            self.fair_shares[group] = INFINITY
         elif usage is None:
             self.fair_shares[group] = 0.0
         else:
             self._join(group, usage, 0.0)
 
     def _next_full(self, limit: float) -> tuple[float, set[int]]:
-        """Return when the next edges will be full, as things stand, and which; infinity when not before `limit`."""
+        """Return the fair share at which the next edges will be full, and these edges; infinity from `limit` on."""
         not_before, nearly, slopes = self._not_before, self._nearly, self._slopes
         loads, settled_at = self._loads, self._settled_at
         while True:
             if self._soonest >= limit:
-                return inf, set()
+                return INFINITY, set()
             edge = not_before.index(self._soonest)
             if slopes[edge] > 0:
                 nearly_at = settled_at[edge] + (nearly[edge] - loads[edge]) / slopes[edge]
@@ -222,39 +224,39 @@ class Filling:
                     break
                 not_before[edge] = nearly_at
             else:
-                self._await_company(edge)
+                self._expect_nothing(edge)
             self._soonest = min(not_before)
         latest = self._full_at(edge) * (1 + SAME_SHARE)
         near: dict[int, float] = {}
         while (bound := min(not_before)) <= latest:
             edge = not_before.index(bound)
-            near[edge], not_before[edge] = bound, inf
+            near[edge], not_before[edge] = bound, INFINITY
         for edge, bound in near.items():
             not_before[edge] = bound
         full_at, first = min((self._full_at(edge), edge) for edge in near)
         filled = {first}
-        for edge in (*near, *self._brimful):
+        for edge in (*near, *self._nearly_full):
             if loads[edge] + slopes[edge] * (full_at - settled_at[edge]) >= nearly[edge]:
                 filled.add(edge)
         return full_at, filled
 
     def _full_at(self, edge: int) -> float:
         slope, room_bps = self._slopes[edge], max(0.0, self._capacities[edge] - self._loads[edge])
-        return self._settled_at[edge] + room_bps / slope if slope > 0 else inf
+        return self._settled_at[edge] + room_bps / slope if slope > 0 else INFINITY
 
-    def _await_company(self, edge: int) -> None:
-        """Nothing rises on an edge: it will not be full before something joins it, unless it is already."""
-        self._not_before[edge] = inf
+    def _expect_nothing(self, edge: int) -> None:
+        """Note that no group rises on an edge: unless it is full already, it will not be before a group joins it."""
+        self._not_before[edge] = INFINITY
         if self._loads[edge] >= self._nearly[edge] and edge not in self._full:
-            self._brimful.add(edge)
+            self._nearly_full.add(edge)
 
     def _flatten(self, share: float, group: int, slope_bps: float) -> None:
-        """Go on to the next segment of a group's function, of this slope; after the last one it is satisfied."""
+        """Continue with the next segment of a group's function, of this slope; after the last one it is satisfied."""
         loads, slopes, coarse, settled_at = self._loads, self._slopes, self._coarse, self._settled_at
         drop = self._rising[group] - slope_bps
         self._rising[group] = slope_bps
         if slope_bps == 0:
-            self.fair_shares[group] = inf
+            self.fair_shares[group] = INFINITY
             members, bit = self._members, 1 << group
             for edge, _ in self._usages[group]:
                 members[edge] ^= bit
@@ -269,11 +271,11 @@ class Filling:
     def _fill_up(self, share: float, filled: Set[int]) -> list[float]:
         """Close the edges that are full at this fair share and move the groups that crossed them.
 
-        Returns the fair share once for each group that got stuck.
+        Returns the fair share once for each group that stopped.
         """
         members, slopes, loads, settled_at = self._members, self._slopes, self._loads, self._settled_at
         self._full |= filled
-        self._brimful -= filled
+        self._nearly_full -= filled
         affected = 0
         for edge in sorted(filled):
             if members[edge]:
@@ -285,13 +287,13 @@ class Filling:
             rising, bit = self._rising[group], 1 << group
             for edge, fraction in self._usages[group]:
                 if edge not in touched:
-                    touched.add(edge)  # what `_settle` does, in place: most time goes here
+                    touched.add(edge)  # the same as `_settle`, repeated here to save time
                     loads[edge] += slopes[edge] * (share - settled_at[edge])
                     settled_at[edge] = share
                 slopes[edge] -= fraction * rising
                 members[edge] ^= bit
             if share >= self._enough[group]:
-                self.fair_shares[group] = inf
+                self.fair_shares[group] = INFINITY
                 continue
             usage = self._advance(group, self._full) if self._may_advance(group, share) else None
             if usage is None:
@@ -307,7 +309,7 @@ class Filling:
         return stuck
 
     def _may_advance(self, group: int, share: float) -> bool:
-        """Count the tunnel that froze, if it carries anything, and tell whether the group may have another."""
+        """Count the tunnel that froze, if it carries traffic, and return whether the group may take another."""
         if self._limit is None:
             return True
         function = self._functions[group]
@@ -334,7 +336,7 @@ class Filling:
         self._coarse[edge] = total * DIGITS_KEPT
 
     def _expect(self, edges: Collection[int]) -> None:
-        """Work out anew when these edges, whose loads or members have changed, may be full."""
+        """Compute again when these edges, whose loads or members have changed, may be full."""
         slopes, coarse, not_before = self._slopes, self._coarse, self._not_before
         for edge in edges:
             slope = slopes[edge]
@@ -346,14 +348,14 @@ class Filling:
             if slope > 0:
                 not_before[edge] = self._settled_at[edge] + (self._nearly[edge] - self._loads[edge]) / slope
             else:
-                self._await_company(edge)
+                self._expect_nothing(edge)
         self._soonest = min(not_before)
 
 
 def _enough(function: BandwidthFunction) -> float:
     """Return the fair share that satisfies a group, but for `TOLERANCE` of its demand.
 
-    That is not before all its applications but one are satisfied, however little the others want.
+    All its applications but one must be satisfied before, even those with small demands.
     """
     all_but_one = function.shares[-2] * (1 - SAME_SHARE) if len(function.shares) > 1 else 0.0
     return max(all_but_one, function.fair_share_at(function.demand_bps * (1 - TOLERANCE)))

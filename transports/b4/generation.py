@@ -1,15 +1,15 @@
-"""Tunnel group generation: which tunnels a flow group takes, one after the other, and what each of them carries.
+"""Tunnel group generation: the tunnels that a flow group takes, one after the other, and the rate of each.
 
-Jain et al., SIGCOMM 2013, §4.3: all groups are filled together on their preferred tunnels; when an edge is full, the
-tunnels across it freeze and their groups go on to the next one.
+Jain et al., SIGCOMM 2013, §4.3: all groups are filled together on their preferred tunnels. When an edge is full, the
+tunnels across it freeze, and their groups continue on their next tunnels.
 
-That greed has a price: a group that has another way takes the cheapest edge from one that has none. Not in the paper:
-the generation can be repeated, each time with the edges costlier that have been bottlenecks (`generate_fairest`).
+This greedy order has a cost: a group with several ways can fill an edge that is the only way of another group. The
+generation can therefore be repeated (`generate_fairest`): each time, the edges that were bottlenecks cost more. That is
+not in the paper.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Protocol
 
 from bicoastal.transports.b4.bandwidth import BandwidthFunction
@@ -21,23 +21,33 @@ from bicoastal.transports.b4.tunnels import (
     Tunnel,
     TunnelTable,
     cheapest_routes_from,
+    cost_of,
     first_open,
     route_of,
     tunnel_of,
 )
+from bicoastal.wan.checks import FieldError
+from bicoastal.wan.units import INFINITY
 
 MOST_ROUNDS = 100
-"""Of `generate_fairest`: costs may double in each, and hardly any network gains by more than ten."""
+"""The most rounds of `generate_fairest`. A cost may double in each, and few networks gain from more than ten."""
 
 
 class Preference(Protocol):
-    """What decides on a group's next tunnel."""
+    """The rule by which a group's next tunnel is chosen."""
 
     def following(self, group: int, full: Set[int]) -> Route | None:
-        """Return the route that the group prefers now that these edges are full; None when it has none."""
+        """Return the route that the group prefers when these edges are full; None if it has no route left."""
 
     def tunnel(self, group: int, route: Route) -> Tunnel:
         """Return the tunnel along one of the group's routes."""
+
+    def avoiding(self, bottlenecks: Sequence[tuple[int, float]]) -> "Preference":
+        """Return a preference to which bottlenecks cost more: the first of them twice as much.
+
+        bottlenecks: edges and the fair shares at which they were full, ascending, as `Filling` has them. The higher the
+        share, the less is added, in inverse proportion.
+        """
 
 
 class Search:
@@ -63,31 +73,25 @@ class Search:
         """Return the tunnel along a route."""
         return tunnel_of(self._network, route)
 
-    def shunning(self, bottlenecks: Sequence[tuple[int, float]]) -> "Search":
-        """Return a search to which bottlenecks cost more: the first of them twice as much.
-
-        bottlenecks: edges and the fair shares at which they were full, ascending, as `Filling` has them. The higher the
-        share, the less is added, in inverse proportion.
-        """
-        edges = list(self._network.edges)
-        for edge, share in bottlenecks:
-            more = bottlenecks[0][1] / share if share else 1.0
-            edges[edge] = replace(edges[edge], cost=edges[edge].cost * (1 + more))
-        return Search(replace(self._network, edges=tuple(edges)), self._pairs)
+    def avoiding(self, bottlenecks: Sequence[tuple[int, float]]) -> "Search":
+        """See `Preference`."""
+        return Search(_costlier(self._network, bottlenecks), self._pairs)
 
 
 class Listed:
-    """The next in a list that has no full edge.
+    """A preference by lists: a group takes the next tunnel of its list that has no full edge.
 
-    Raises ValueError for a tunnel that the network does not have, or that does not join the pair it is listed for.
+    Raises FieldError for a tunnel that the network does not have, or that does not join the pair it is listed for.
     """
 
     def __init__(self, network: Network, pairs: Sequence[tuple[str, str]], tunnels: TunnelTable) -> None:
+        self._network = network
+        self._pairs = pairs
         known: dict[tuple[str, str], dict[Route, Tunnel]] = {}
         for pair, listed in tunnels.items():
             for tunnel in listed:
                 if tunnel.pair != pair:
-                    raise ValueError(f"tunnels: {tunnel.name!r} does not go from {pair[0]!r} to {pair[1]!r}")
+                    raise FieldError("tunnels", f"{tunnel.name!r} does not go from {pair[0]!r} to {pair[1]!r}")
                 known.setdefault(pair, {}).setdefault(route_of(network, tunnel), tunnel)
         self._tunnels = [known.get(pair, {}) for pair in pairs]
 
@@ -99,10 +103,30 @@ class Listed:
         """Return the tunnel that was listed with this route."""
         return self._tunnels[group][route]
 
+    def avoiding(self, bottlenecks: Sequence[tuple[int, float]]) -> "Listed":
+        """See `Preference`: the same tunnels, the cheapest first. At one cost they keep their order."""
+        network = _costlier(self._network, bottlenecks)
+        return Listed(
+            network,
+            self._pairs,
+            {
+                pair: tuple(known[route] for route in sorted(known, key=lambda route: cost_of(network, route)))
+                for pair, known in zip(self._pairs, self._tunnels, strict=True)
+            },
+        )
+
+
+def _costlier(network: Network, bottlenecks: Sequence[tuple[int, float]]) -> Network:
+    edges = list(network.edges)
+    for edge, share in bottlenecks:
+        more = bottlenecks[0][1] / share if share else 1.0
+        edges[edge] = replace(edges[edge], cost=edges[edge].cost * (1 + more))
+    return replace(network, edges=tuple(edges))
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The outcome, by group: the routes that carry something, in the order in which they were filled, and the rates."""
+    """The result, by group: the routes that carry traffic, in the order in which they were filled, and their rates."""
 
     filling: Filling
     routes: list[list[Route]]
@@ -119,10 +143,10 @@ def generate(
 ) -> Generation:
     """Return the tunnel groups, with at most `limit` tunnels each.
 
-    The paper's generation knows no limit. To stop a group at its fourth tunnel would leave it stuck at a low fair share
-    while others rise, so everybody first takes what it needs; a group that took too many is then left with the last of
-    them, on which it was still growing, and the widest of the others, and the network is filled again. One tunnel is
-    the preferred one.
+    The paper's generation has no limit. A group that stopped at its fourth tunnel would be left at a low fair share
+    while others rise. Every group therefore first takes as many tunnels as it needs. A group that took too many keeps
+    the last of them, on which it was still growing, and the widest of the others, and the network is filled again. With
+    a limit of 1, a group takes its preferred tunnel only.
     """
 
     def fill(limit: int | None, only: Mapping[int, Sequence[Route]]) -> Generation:
@@ -142,7 +166,7 @@ def generate(
         rates: list[list[float]] = []
         for group, own in enumerate(taken):
             carried = filling.rates_bps(group)
-            # A tunnel may freeze the moment it is taken, or be left with what rounding put there: it is not kept.
+            # A tunnel may freeze as soon as it is taken, or carry a rounding error only. Such a tunnel is not kept.
             least = TOLERANCE * sum(carried)
             kept = [(route, rate) for route, rate in zip(own, carried, strict=False) if rate > least]
             routes.append([route for route, _ in kept])
@@ -165,19 +189,19 @@ def generate(
 def generate_fairest(
     capacities_bps: Sequence[float],
     functions: Sequence[BandwidthFunction],
-    search: Search,
+    preference: Preference,
     *,
     limit: int | None,
     closed: Set[int],
     rounds: int,
 ) -> Generation:
     """Return the most max-min fair of so many generations, in each of which earlier bottlenecks cost more."""
-    best = latest = generate(capacities_bps, functions, search, limit=limit, closed=closed)
+    best = latest = generate(capacities_bps, functions, preference, limit=limit, closed=closed)
     for _ in range(1, rounds):
-        if all(share == inf for share in best.filling.fair_shares):
+        if all(share == INFINITY for share in best.filling.fair_shares):
             break
-        search = search.shunning(latest.filling.bottlenecks)
-        latest = generate(capacities_bps, functions, search, limit=limit, closed=closed)
+        preference = preference.avoiding(latest.filling.bottlenecks)
+        latest = generate(capacities_bps, functions, preference, limit=limit, closed=closed)
         if _is_fairer(latest.filling, best.filling):
             best = latest
     return best
@@ -185,7 +209,7 @@ def generate_fairest(
 
 def _is_fairer(one: Filling, other: Filling) -> bool:
     """Compare the fair shares of all groups in ascending order, lexicographically (the paper's footnote 1)."""
-    ascending = [sorted(inf if share is None else share for share in each.fair_shares) for each in (one, other)]
+    ascending = [sorted(INFINITY if share is None else share for share in each.fair_shares) for each in (one, other)]
     for ours, theirs in zip(ascending[0], ascending[1], strict=True):
         if ours != theirs and abs(ours - theirs) > SAME_FAIRNESS * min(ours, theirs):
             return ours > theirs

@@ -1,10 +1,10 @@
-"""What agents and the controller say to each other: one JSON document per datagram, checked field by field.
+"""The messages between agents and the controller: one JSON document per datagram, checked field by field.
 
-Each message tells its sender's whole state, so that losing one costs nothing but time, and sending one twice nothing
-at all. An agent's is numbered; a controller's grant says which of them it answers. `instance` and `epoch` are random
-numbers of the process: a process that restarts draws another one and counts from 1 again.
+Each message holds the whole state of its sender. So a lost message only costs time, and a duplicate does no harm. An
+agent numbers its messages; a grant names the message that it answers. `instance` and `epoch` are random numbers of a
+process: a process that restarts draws a new one and counts from 1 again.
 
-In the simulator messages travel as they are; `bytes(message)` encodes, `decode` parses.
+The simulator passes messages as objects. `bytes(message)` encodes one, `decode` parses one.
 """
 
 import json
@@ -18,7 +18,7 @@ from bicoastal.transports.events import Buffer
 from bicoastal.wan.checks import FieldError
 
 VERSION = 1
-IP_TCP_TLS_BYTES = 20 + 32 + 22  # what carries a message over TLS 1.3: IP, TCP with timestamps, record and tag
+IP_TCP_TLS_BYTES = 20 + 32 + 22  # headers of a message over TLS 1.3: IP, TCP with timestamps, record and tag
 MOST_BYTES = 65536
 MOST_PATHS = 256
 MAX_U64 = 2**64 - 1
@@ -26,15 +26,15 @@ MOST_BPS = 1e15
 
 
 class MalformedMessageError(ValueError):
-    """These octets are no message; the message says why in one sentence, beginning with the field."""
+    """The octets are not a valid message. The text says why in one sentence, which begins with the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What an agent may send on one path, bit/s: `forward_bps` itself, and `back_bps` the far end.
+    """The rates on one path, bit/s: `forward_bps` for the agent's end, `back_bps` for the far end.
 
-    safe_bps, safe_back_bps: what they may when nothing has been heard for too long.
-    overhead_bytes: what the link carries with each IP packet and is to be counted. Raises ValueError naming the field.
+    safe_bps, safe_back_bps: the same after a grant has expired. overhead_bytes: counted on top of each IP packet, as
+    the link carries it. Raises ValueError naming the field.
     """
 
     forward_bps: float
@@ -55,7 +55,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathReport:
-    """A path as the agent sees it, and what it is using of it now."""
+    """The state of a path at the agent, and the rates that are in use on it, bit/s."""
 
     name: str
     up: bool
@@ -65,13 +65,13 @@ class PathReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
-    """From an agent: what it wants, and what it has.
+    """A message of an agent: what it needs, and which rates it has.
 
-    reason: "announce" (a burst begins, or the flow), "done" (it is over), "link" (a path has failed or come back),
-    "refresh" (the grant grows old) or "ack" (a grant has come, which needs no answer).
-    demand_bytes: what the burst has to carry; 0 for nothing. deadline_s: for the burst, from when it
-    was announced; None for as soon as possible. back: the far
-    end is sending. epoch, granted: the grant in force, 0 for none. lease_left_s: how much longer it holds.
+    reason: "announce" (the flow or a burst begins), "done" (a burst is over), "link" (a path has failed or works
+    again), "refresh" (the grant must be renewed) or "ack" (a grant has arrived; it needs no answer). demand_bytes: of
+    the burst, 0 for none. deadline_s: of the burst, counted from its announcement; None: as soon as possible.
+    back: whether the far end is sending. epoch, granted: the grant in force, 0 for none. lease_left_s: how long it
+    still holds.
     """
 
     flow: str
@@ -92,9 +92,9 @@ class AgentState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """From the controller: what holds until `lease_s` after this arrives, path by path. It replaces earlier ones.
+    """A message of the controller: the rates of each path for `lease_s` from its arrival. It replaces earlier ones.
 
-    heard: the agent's `sequence` that it answers.
+    heard: the `sequence` of the agent's message that it answers.
     """
 
     epoch: int
@@ -112,7 +112,7 @@ REASONS = ("announce", "done", "link", "refresh", "ack")
 
 
 def _members(part: object) -> dict[str, Any]:
-    """Return a message, or a part of one, as what JSON calls an object."""
+    """Return a message, or a part of one, as a JSON object."""
     if isinstance(part, AgentState | Grant | Share | PathReport):
         return {name: getattr(part, name) for name in part.__slots__}
     raise TypeError(f"{part!r:.50} has no place in a message")
@@ -131,7 +131,7 @@ def wire_bytes(message: AgentState | Grant) -> int:
 
 
 def decode(payload: Buffer | Encodable) -> AgentState | Grant:
-    """Return the message that a payload is, or stands for. Raises MalformedMessageError for anything else."""
+    """Return the message of a payload, which is an object or octets. Raises MalformedMessageError."""
     if isinstance(payload, AgentState | Grant):
         return payload
     octets = bytes(payload)
@@ -208,7 +208,7 @@ T = TypeVar("T")
 
 
 class _Fields:
-    """The members of a JSON object; each is taken once, and none may be left."""
+    """The members of a JSON object. Each is read once; `finish` raises an error if one is left."""
 
     def __init__(self, value: object, where: str) -> None:
         if not isinstance(value, dict):
@@ -226,7 +226,7 @@ class _Fields:
         return made
 
     def missing(self, name: str) -> bool:
-        """Take a null, and tell whether it was one."""
+        """Return whether a member is null, and remove it if it is."""
         if self._left.get(name, 0) is None:
             del self._left[name]
             return True

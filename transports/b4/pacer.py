@@ -1,4 +1,4 @@
-"""The agent alone, for a program that carries the data itself: the kernel's TCP under a controller's rates."""
+"""A pacer for programs that carry the data themselves: the kernel's TCP at the rates of a controller."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from bicoastal.wan.units import INFINITY
 
 
 class AgentPacer(Pacer):
-    """Speaks for a flow over one path. agent: None where the rate is fixed, at `rate_bps`.
+    """Runs the agent of a flow over one path. agent: None if the rate is fixed, at `rate_bps`.
 
-    rejected: what was neither a grant nor for this agent.
+    rejected: the number of datagrams that held no grant for this agent.
     """
 
     def __init__(self, agent: Agent | None, *, rate_bps: float) -> None:
@@ -34,15 +34,15 @@ class AgentPacer(Pacer):
             self._agent.demand(unsent_bytes, now)
 
     def receive_datagram(self, datagram: Datagram, now: float) -> None:
-        """Take a word of the controller's."""
+        """Process a message of the controller."""
         agent = self._agent
         if agent is None or datagram.path_id != CONTROLLER or not agent.receive(datagram.payload, now):
             self.rejected += 1
             return
-        self._hear(agent)
+        self._pass_on(agent)
 
     def datagrams_to_send(self, now: float) -> Sequence[Datagram]:
-        """Return what the agent has to say."""
+        """Return the message of the agent that is due, if there is one."""
         agent = self._agent
         if not self._begun:
             self._begun = True
@@ -53,22 +53,22 @@ class AgentPacer(Pacer):
         return () if agent is None else agent.messages(now)
 
     def get_timer(self) -> float | None:
-        """Return when the agent is to be asked."""
+        """Return when the agent's next timer expires; None if it has none."""
         at = INFINITY if self._agent is None else self._agent.timer()
         return None if at == INFINITY else at
 
     def handle_timer(self, now: float) -> None:
-        """Let the agent say it again, or fall back."""
+        """Handle the agent's expired timers: it repeats its message, or falls back to the safe rate."""
         if self._agent is not None:
             self._agent.on_timer(now)
-            self._hear(self._agent)
+            self._pass_on(self._agent)
 
     def next_event(self) -> Event | None:
         """Return the oldest event."""
         return self._events.popleft() if self._events else None
 
-    def _hear(self, agent: Agent) -> None:
-        """Tell what the agent has noticed, which every change of rate is."""
+    def _pass_on(self, agent: Agent) -> None:
+        """Pass on the notices of the agent, among them each change of the rate."""
         self._events += agent.notices
         agent.notices.clear()
         if agent.ready:

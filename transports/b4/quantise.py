@@ -4,43 +4,44 @@ Jain et al., SIGCOMM 2013, §4.3. The problem is an integer program; the paper i
 rounded down, and each quantum left over goes to the tunnel that makes the allocation most max-min fair: the fair shares
 of all flow groups, in ascending order, compared lexicographically.
 
-What the paper leaves open is settled here, and reproduces its example (groups FG2, then FG1):
-- Groups take their turn in ascending order of the fair share that they got unquantised.
-- A candidate is judged by filling the network again: groups that had their turn keep to their quantised splits, the one
-  at hand to the candidate, all others are free to use their tunnels as before.
-- Candidates that are equally fair: the quantum goes where rounding took most away, then to the preferred tunnel.
+The paper leaves some rules open. These reproduce its example (groups FG2, then FG1):
+- Groups are quantised one after the other, in ascending order of their unquantised fair shares.
+- For each candidate, the network is filled again. Groups that are quantised already keep their splits, the present one
+  has the candidate's split, and all others use their tunnels as before.
+- Of equally fair candidates, the quantum goes to the tunnel that lost most by rounding, then to the preferred tunnel.
 """
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from math import floor, inf
+from math import floor
 
 from bicoastal.transports.b4.bandwidth import BandwidthFunction
 from bicoastal.transports.b4.filling import TOLERANCE, Filling, Usage
 from bicoastal.transports.b4.tunnels import Route
-from bicoastal.wan.checks import check_positive
+from bicoastal.wan.checks import FieldError, check_positive
+from bicoastal.wan.units import INFINITY
 
 MOST_STAGES = 8
-"""That are kept: each costs a change for every decision, and saves the filling up to it."""
+"""How many stages are kept. Each must be changed with every decision, and saves the filling up to it."""
 
 SAME_FAIRNESS = 1e-9
 """Relative: fair shares closer than this are equal when two candidates are compared."""
 
 
 def quanta_in_one(quantum: float) -> int:
-    """Return how many quanta make the whole. Raises ValueError unless it is a whole number of them."""
+    """Return how many quanta make the whole. Raises FieldError unless it is a whole number of them."""
     check_positive("quantum", quantum)
     quanta = round(1 / quantum)
     if quanta < 1 or abs(quanta * quantum - 1) > TOLERANCE:
-        raise ValueError(f"quantum: {quantum!r} does not divide 1")
+        raise FieldError("quantum", f"{quantum!r} does not divide 1")
     return quanta
 
 
 class Quantiser:
     """The greedy quantisation of all splits of one allocation.
 
-    routes: the tunnels of each group that carry something unquantised, in the order in which they were filled.
-    rates_bps: what each of them carries. fair_shares: of the groups, unquantised. full: edges that nothing may use.
+    routes: the tunnels of each group that carry traffic unquantised, in the order in which they were filled.
+    rates_bps: of each of these tunnels. fair_shares: of the groups, unquantised. full: edges that no group may use.
     """
 
     def __init__(
@@ -66,10 +67,10 @@ class Quantiser:
         self._alone = [[(route, spread([route], [1.0])) for route in own] for own in routes]
         usages = [spread(own[:1], [1.0]) if own else None for own in routes]
         self._stages = [Filling(capacities_bps, functions, usages, self._advance, full=full)]
-        """Fillings that have got so far, in ascending order, with the splits that are decided as if from the start."""
+        """Fillings that stopped at rising fair shares. All have the splits that are decided, from the start."""
 
     def _advance(self, moved: int, full: Set[int]) -> Usage | None:
-        """Let the groups that have not had their turn go on to another tunnel."""
+        """Return the next usage of a group that is not quantised yet."""
         if self._fixed[moved] or moved == self._at_hand:
             return None
         return next((usage for route, usage in self._alone[moved] if full.isdisjoint(route)), None)
@@ -85,7 +86,7 @@ class Quantiser:
         return quantised
 
     def fill(self, splits: Sequence[Sequence[float]]) -> Filling:
-        """Return the filling in which every group keeps to its split."""
+        """Return the filling in which every group has this split."""
         usages = [spread(routes, own) if routes else None for routes, own in zip(self._routes, splits, strict=True)]
         return Filling(
             self._capacities, self._functions, usages, lambda _group, _full: None, full=self._closed
@@ -106,10 +107,10 @@ class Quantiser:
         return [count / self._quanta for count in counts]
 
     def _trunk(self, group: int, most: Usage) -> Filling:
-        """Return the filling up to where the group's split begins to matter, which all its candidates share.
+        """Return the part of the filling that is the same for all candidates of the group.
 
-        With each of the group's edges carrying the most that any candidate puts there, nothing differs between them
-        until the first of these edges would be full. It goes on from the last stage at which that is still to come.
+        Each of the group's edges carries the most that any candidate puts there. Until the first of these edges would
+        be full, there is no difference between the candidates. The filling starts from the last stage before that.
         """
         self._drop_stages(group, most)
         self._at_hand = group
@@ -124,27 +125,27 @@ class Quantiser:
         return trunk
 
     def _decide(self, group: int, usage: Usage) -> None:
-        """Let every stage be as if the group had had this split from the start."""
+        """Give every stage the group's split, as if it had been there from the start."""
         self._drop_stages(group, usage)
         for stage in self._stages:
             stage.divert(group, usage)
 
     def _drop_stages(self, group: int, usage: Usage) -> None:
-        """Drop the stages that would not be what they are, did the group go this way; there is always a first one."""
+        """Drop the stages that this usage of the group would have changed. The first stage always remains."""
         while not self._stages[-1].admits(group, usage):
             self._stages.pop()
 
 
 def _fairest(trunk: Filling, group: int, usages: Sequence[Usage]) -> int:
-    """Return with which of the usages of a group the filling is the most max-min fair; the first of several.
+    """Return which usage of a group makes the filling the most max-min fair; the first of equally fair ones.
 
-    They go on side by side, the one that is least far first. As the fair shares at which groups get stuck come in
-    ascending order, the first that differs decides, and it is enough to know that all others are past it.
+    The candidates are filled side by side, the one with the lowest fair share first. The fair shares at which groups
+    stop come in ascending order, so the first one that differs decides.
     """
     runners = [_Runner(trunk, group, dict(enumerate(usages)))]
     while len(runners) > 1 or len(runners[0].candidates) > 1:
         furthest = max(runner.at_least for runner in runners)
-        if furthest == inf and all(runner.ended for runner in runners):
+        if furthest == INFINITY and all(runner.ended for runner in runners):
             break
         runners = [
             runner
@@ -156,7 +157,9 @@ def _fairest(trunk: Filling, group: int, usages: Sequence[Usage]) -> int:
         behind = [runner for runner in runners if not runner.stuck_at and not runner.ended]
         if behind:
             last = min(behind, key=lambda runner: runner.at_least)
-            runners += last.catch_up(min((runner.at_least for runner in runners if runner is not last), default=inf))
+            runners += last.catch_up(
+                min((runner.at_least for runner in runners if runner is not last), default=INFINITY)
+            )
         elif all(runner.stuck_at for runner in runners):
             for runner in runners:
                 runner.stuck_at.popleft()
@@ -164,11 +167,11 @@ def _fairest(trunk: Filling, group: int, usages: Sequence[Usage]) -> int:
 
 
 class _Runner:
-    """A filling that others race: of one candidate, or of several between which nothing differs so far.
+    """The filling of one candidate, or of several between which there is no difference so far.
 
-    As long as it is of several, every edge carries the most that any of them puts there. Before an edge would be full
-    that they use differently, they part. candidates: a group's usages, by number.
-    stuck_at: fair shares of groups that got stuck and were not compared yet.
+    With several, every edge carries the most that any of them puts there. They are separated before an edge would be
+    full that they use differently. candidates: a group's usages, by number.
+    stuck_at: fair shares at which groups stopped, and which were not compared yet.
     """
 
     __slots__ = ("_filling", "_group", "_most", "_run", "_unlike", "candidates", "ended", "stuck_at")
@@ -192,15 +195,15 @@ class _Runner:
 
     @property
     def at_least(self) -> float:
-        """The least fair share at which its next group can get stuck."""
+        """The least fair share at which its next group can stop."""
         if self.stuck_at:
             return self.stuck_at[0]
-        return inf if self.ended else self._filling.now
+        return INFINITY if self.ended else self._filling.now
 
     def catch_up(self, share: float) -> "list[_Runner]":
-        """Go on to the next full edge, and further until a group gets stuck or this fair share is passed.
+        """Continue to the next full edge, and further until a group stops or this fair share is passed.
 
-        Returns those who go their own way from here.
+        Returns the runners of candidates that are separated here.
         """
         for stuck in self._run:
             self.stuck_at += stuck
@@ -232,7 +235,7 @@ def _most_of(usages: Iterable[Usage]) -> Usage:
 
 
 def spread(routes: Sequence[Route], split: Sequence[float]) -> Usage:
-    """Return how much of a group's traffic crosses each edge when it is split over routes."""
+    """Return the part of a group's traffic that crosses each edge when it is split over routes."""
     if len(routes) == 1 and split[0] == 1.0:
         return tuple((edge, 1.0) for edge in routes[0])
     usage: dict[int, float] = {}

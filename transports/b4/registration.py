@@ -1,4 +1,4 @@
-"""The transports `b4` and `kernel-b4`, as the registry sees them, and what `rdma` shares with them."""
+"""The specifications of the transports `b4` and `kernel-b4`, and the functions that `rdma` shares with them."""
 
 from bicoastal.transports.b4.agent import Agent
 from bicoastal.transports.b4.controller import make_controller
@@ -8,7 +8,6 @@ from bicoastal.transports.b4.parameters import (
     B4Parameters,
     ControlledParameters,
     PacedParameters,
-    job_of,
 )
 from bicoastal.transports.base import Endpoint, EndpointContext, Pacer
 from bicoastal.transports.paced.paced_sender import PacedSender
@@ -16,17 +15,17 @@ from bicoastal.transports.paced.receiver import Receiving, SelectiveReceiver
 from bicoastal.transports.paced.selective_sender import SelectiveSender
 from bicoastal.transports.registry import TransportSpec
 
-INITIAL_BPS = 1e6  # per path, until a controller answers for the first time
+INITIAL_BPS = 1e6  # per path, until the first answer of a controller
 
 
 def _agent(context: EndpointContext, parameters: ControlledParameters) -> Agent | None:
-    """Return the agent of a client's flow; None at a server, and where the rate is fixed."""
+    """Return the agent of a client's flow; None at a server, and if the rate is fixed."""
     if context.role != "client" or parameters.rate_bps is not None:
         return None
     return Agent(
-        flow=context.flow,
+        flow=str(context.flow),
         path_names=[view.name for view in context.paths],
-        deadline_s=parameters.deadline_s_of.get(job_of(context.flow)),
+        deadline_s=parameters.deadline_s_of.get(context.flow.owner),
         initial_bps=INITIAL_BPS,
         patience_s=parameters.patience_s,
         idle_hold_s=parameters.idle_hold_s,

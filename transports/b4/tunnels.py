@@ -1,12 +1,12 @@
-"""Tunnels: loop-free paths from site to site, and how the cheapest of them are found."""
+"""Tunnels: loop-free paths between sites, and the search for the cheapest of them."""
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from bicoastal.transports.b4.network import Network
-from bicoastal.wan.checks import check_name, check_whole
-from bicoastal.wan.topology import Path, Topology
+from bicoastal.wan.checks import FieldError, check_name, check_whole
+from bicoastal.wan.topology import Path
 
 Route = tuple[int, ...]
 """Positions in `Network.edges`, from the first to the last. Routes of one cost and length compare by them."""
@@ -14,7 +14,7 @@ Route = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tunnel:
-    """A way from the first of `sites` to the last, over `links`: one name for each step. Raises ValueError."""
+    """A loop-free path from the first of `sites` to the last, over `links`: one for each step. Raises FieldError."""
 
     name: str
     sites: tuple[str, ...]
@@ -24,21 +24,22 @@ class Tunnel:
         """Check what can be checked without the network."""
         check_name("name", self.name)
         if len(self.sites) < 2:
-            raise ValueError(f"sites: the tunnel {self.name!r} needs at least two sites")
+            raise FieldError("sites", f"the tunnel {self.name!r} needs at least two sites")
         if len(set(self.sites)) < len(self.sites):
-            raise ValueError(f"sites: the tunnel {self.name!r} comes to the same site twice")
+            raise FieldError("sites", f"the tunnel {self.name!r} has the same site twice")
         if len(self.links) != len(self.sites) - 1:
-            raise ValueError(f"links: the tunnel {self.name!r} needs {len(self.sites) - 1} for {len(self.sites)} sites")
+            steps = len(self.sites) - 1
+            raise FieldError("links", f"the tunnel {self.name!r} needs {steps} for {len(self.sites)} sites")
 
     @classmethod
     def along(cls, path: Path, *, back: bool = False) -> "Tunnel":
-        """Return the tunnel that follows a path of the topology, or, `back`, comes back along it, under its name."""
+        """Return the tunnel along a path of the topology, with its name; `back`: from its last site to its first."""
         step = -1 if back else 1
         return cls(name=path.name, sites=path.sites[::step], links=path.links[::step])
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Where it starts and where it ends."""
+        """Its first and its last site."""
         return self.sites[0], self.sites[-1]
 
 
@@ -46,48 +47,34 @@ TunnelTable = Mapping[tuple[str, str], tuple[Tunnel, ...]]
 """The tunnels of each pair of sites, the preferred one first."""
 
 
-def tunnels_along_paths(topology: Topology) -> dict[tuple[str, str], tuple[Tunnel, ...]]:
-    """Return the topology's own paths as tunnels, both ways, the shortest delay first and then as listed."""
-    table: dict[tuple[str, str], list[Tunnel]] = {}
-    for path in sorted(topology.paths.values(), key=lambda path: topology.path_delay_s(path.name)):
-        for back in (False, True):
-            tunnel = Tunnel.along(path, back=back)
-            table.setdefault(tunnel.pair, []).append(tunnel)
-    return {pair: tuple(tunnels) for pair, tunnels in table.items()}
-
-
 def cheapest_tunnels(
-    network: Network, pairs: Iterable[tuple[str, str]], count: int, *, failed: Collection[str] = ()
+    network: Network, pairs: Iterable[tuple[str, str]], count: int
 ) -> dict[tuple[str, str], tuple[Tunnel, ...]]:
     """Return up to `count` cheapest loop-free tunnels for each pair of sites, cheapest first (Yen 1971).
 
-    At one cost, fewer hops come first, then the edges listed first in the network. Links in `failed` are not used.
-    Raises ValueError for an unknown site or link, a pair of one site, or a count below 1.
+    At equal cost, fewer hops come first, then the edges listed first in the network. Edges
+    of capacity 0 are not used. Raises FieldError for an unknown site, a pair of one site, or a count below 1.
     """
     check_whole("count", count, 1)
-    closed = closed_edges(network, failed)
+    closed = closed_edges(network)
     table: dict[tuple[str, str], tuple[Tunnel, ...]] = {}
     for source, destination in pairs:
         network.check_site("pairs", source)
         network.check_site("pairs", destination)
         if source == destination:
-            raise ValueError(f"pairs: {source!r} has no way to itself")
+            raise FieldError("pairs", f"{source!r} is both ends of a pair")
         routes = _cheapest_routes(network, source, destination, count, closed)
         table[source, destination] = tuple(tunnel_of(network, route) for route in routes)
     return table
 
 
-def closed_edges(network: Network, failed: Collection[str]) -> frozenset[int]:
-    """Return the positions of the edges that can carry nothing. Raises ValueError for an unknown link."""
-    if isinstance(failed, str):
-        raise ValueError(f"failed: {failed!r} is one name, not a collection of them")
-    network.check_links("failed", failed)
-    gone = frozenset(failed)
-    return frozenset(index for index, edge in enumerate(network.edges) if edge.link in gone or edge.capacity_bps == 0)
+def closed_edges(network: Network) -> frozenset[int]:
+    """Return the positions of the edges that can carry nothing."""
+    return frozenset(index for index, edge in enumerate(network.edges) if edge.capacity_bps == 0)
 
 
 def tunnel_of(network: Network, route: Route) -> Tunnel:
-    """Return the tunnel along a route, named by the links it takes."""
+    """Return the tunnel along a route. Its name is made of its links."""
     edges = [network.edges[index] for index in route]
     return Tunnel(
         name="/".join(edge.link for edge in edges),
@@ -97,17 +84,22 @@ def tunnel_of(network: Network, route: Route) -> Tunnel:
 
 
 def route_of(network: Network, tunnel: Tunnel) -> Route:
-    """Return the edges of a tunnel. Raises ValueError when the network does not have them."""
+    """Return the edges of a tunnel. Raises FieldError when the network does not have them."""
     route = []
     for tail, head, link in zip(tunnel.sites[:-1], tunnel.sites[1:], tunnel.links, strict=True):
         try:
             index = network.position(link, tail)
         except KeyError:
-            raise ValueError(f"tunnels: {tunnel.name!r} uses {link!r}, which does not leave {tail!r}") from None
+            raise FieldError("tunnels", f"{tunnel.name!r} uses {link!r}, which does not leave {tail!r}") from None
         if network.edges[index].head != head:
-            raise ValueError(f"tunnels: {tunnel.name!r} uses {link!r}, which does not join {tail!r} and {head!r}")
+            raise FieldError("tunnels", f"{tunnel.name!r} uses {link!r}, which does not join {tail!r} and {head!r}")
         route.append(index)
     return tuple(route)
+
+
+def cost_of(network: Network, route: Route) -> float:
+    """Return the sum of the costs of a route's edges."""
+    return sum(network.edges[index].cost for index in route)
 
 
 def first_open(routes: Iterable[Route], full: Set[int]) -> Route | None:
@@ -121,7 +113,7 @@ def first_open(routes: Iterable[Route], full: Set[int]) -> Route | None:
 def cheapest_routes_from(network: Network, source: str, avoiding: Collection[int]) -> dict[str, Route]:
     """Return the cheapest route to each site that can be reached without the edges to avoid (Dijkstra)."""
     found: dict[str, Route] = {}
-    least: dict[str, tuple[float, int]] = {}  # cost and hops of what is in the heap
+    least: dict[str, tuple[float, int]] = {}  # cost and hops of the entries in the heap
     heap: list[tuple[float, int, Route, str]] = [(0.0, 0, (), source)]
     edges = network.edges
     while heap:
@@ -143,7 +135,7 @@ def cheapest_routes_from(network: Network, source: str, avoiding: Collection[int
 def _cheapest_routes(
     network: Network, source: str, destination: str, count: int, closed: frozenset[int]
 ) -> list[Route]:
-    """Yen's algorithm: every next route leaves an earlier one somewhere, by an edge that none took from there."""
+    """Yen's algorithm: every next route leaves an earlier one at a site, by an edge that no earlier one took there."""
     first = _finish(network, (), source, destination, closed)
     candidates = [] if first is None else [(*_rank(network, first), 0)]
     known = {first}
@@ -163,11 +155,11 @@ def _cheapest_routes(
 
 
 def _rank(network: Network, route: Route) -> tuple[float, int, Route]:
-    return sum(network.edges[index].cost for index in route), len(route), route
+    return cost_of(network, route), len(route), route
 
 
 def _finish(network: Network, start: Route, site: str, destination: str, avoiding: frozenset[int]) -> Route | None:
-    """Return the cheapest loop-free completion of a route that has come to `site`."""
+    """Return the cheapest loop-free completion of a route that ends at `site`."""
     visited = {network.edges[index].tail for index in start}
     heap: list[tuple[float, int, Route, str]] = [(0.0, 0, start, site)]
     while heap:

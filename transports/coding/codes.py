@@ -2,19 +2,20 @@
 
 A block is k symbols of `symbol_bytes` each, one after the other. Symbol `index` is the index-th source symbol below k,
 and repair symbol `index - k` from there on; the same index always names the same octets, so more repair can be asked
-for at any time. Nothing here tells a damaged symbol from a sound one: that is left to whoever carries them (QUIC
-authenticates each datagram). What remains, memory that flips a bit, a wrong k, a fault in a library, `Decoder.finish`
-catches by a checksum over the whole block, with a chance of 2^-32 to miss it.
+for at any time. Nothing here detects a damaged symbol: that is the task of the transport (QUIC authenticates each
+datagram). `Decoder.finish` detects other errors (a flipped bit in memory, a wrong k, a fault in a library) by a
+checksum over the whole block, and misses one with a probability of 2^-32.
 """
 
 from abc import ABC, abstractmethod
 from zlib import crc32
 
 from bicoastal.transports.events import Buffer
+from bicoastal.wan.checks import FieldError
 
 
 class CorruptBlockError(ValueError):
-    """A block has been put together, and is not the one that was sent."""
+    """A decoded block differs from the one that was sent."""
 
 
 def block_checksum(block: Buffer) -> int:
@@ -23,7 +24,7 @@ def block_checksum(block: Buffer) -> int:
 
 
 class Encoder(ABC):
-    """One block to be protected: it keeps a reference to it, which must not change."""
+    """Makes the symbols of one block. It keeps a reference to the block, which must not change."""
 
     def __init__(self, block: Buffer, symbol_bytes: int) -> None:
         self._block = memoryview(block).cast("B")
@@ -40,9 +41,9 @@ class Encoder(ABC):
 
 
 class Decoder:
-    """One block being put together from symbols in any order.
+    """Decodes one block from symbols in any order.
 
-    `into`: k * symbol_bytes octets of the caller's, written in place; None for octets of its own.
+    into: k * symbol_bytes octets of the caller, which are written in place; None for a buffer of its own.
     """
 
     def __init__(self, code: "ErasureCode", k: int, symbol_bytes: int, into: memoryview | None = None) -> None:
@@ -51,12 +52,12 @@ class Decoder:
         self.symbol_bytes = symbol_bytes
         self._block = memoryview(bytearray(k * symbol_bytes)) if into is None else into
         if len(self._block) != k * symbol_bytes:
-            raise ValueError(f"into: {len(self._block)} bytes are not {k} symbols of {symbol_bytes}")
+            raise FieldError("into", f"{len(self._block)} bytes are not {k} symbols of {symbol_bytes}")
         self._max_index = k + code.max_repair(k)
         self.reset()
 
     def reset(self) -> None:
-        """Forget every symbol: the way on after a CorruptBlockError."""
+        """Forget every symbol, to begin again after a CorruptBlockError."""
         self._present = bytearray(self.k)
         self._sources = 0
         self._repairs: dict[int, bytes] = {}
@@ -64,18 +65,18 @@ class Decoder:
         self._done = False
 
     def has(self, index: int) -> bool:
-        """Say whether symbol `index` is here (or no longer needed)."""
+        """Tell whether symbol `index` has arrived, or is no longer needed."""
         return self._done or (bool(self._present[index]) if index < self.k else index - self.k in self._repairs)
 
     def add(self, index: int, symbol: Buffer) -> bool:
-        """Take a symbol and say whether it was of any use; decodes as soon as there is enough.
+        """Take a symbol and tell whether it was useful; decode as soon as there are enough.
 
         Raises ValueError for an index that the code does not have, or another size.
         """
         if not 0 <= index < self._max_index:
-            raise ValueError(f"index: {index!r} is not a symbol of this code, which has {self._max_index}")
+            raise FieldError("index", f"{index!r} is not a symbol of this code, which has {self._max_index}")
         if len(symbol) != self.symbol_bytes:
-            raise ValueError(f"symbol: {len(symbol)} bytes, where {self.symbol_bytes} were expected")
+            raise FieldError("symbol", f"{len(symbol)} bytes, where {self.symbol_bytes} were expected")
         if self.has(index):
             return False
         if index < self.k:
@@ -96,32 +97,32 @@ class Decoder:
 
     @property
     def missing(self) -> int:
-        """How many more symbols it takes, of whatever index; 0 when the block is whole.
+        """How many more symbols are needed, of any index; 0 when the block is decoded.
 
-        For a code that is not MDS it is the least that may do, and grows by one when it did not.
+        For a code that is not MDS it is the least number that may suffice, and grows by one when it did not.
         """
         return 0 if self._done else self._needed - self._sources - len(self._repairs)
 
     def finish(self, checksum: int) -> memoryview:
         """Return the whole block, which must have `checksum` (`block_checksum`).
 
-        Raises CorruptBlockError when it has not, and ValueError while symbols are missing.
+        Raises CorruptBlockError for another checksum, and ValueError while symbols are missing.
         """
         if not self._done:
-            raise ValueError(f"block: {self.missing} symbols are missing")
+            raise FieldError("block", f"{self.missing} symbols are missing")
         if block_checksum(self._block) != checksum:
             raise CorruptBlockError("the block that was decoded has another checksum than the one that was sent")
         return self._block
 
 
 class ErasureCode(ABC):
-    """A way to make repair symbols; it holds no block and no state."""
+    """A way to make repair symbols. It keeps no block and no state."""
 
     name: str
 
     @abstractmethod
     def check_shape(self, k: int, symbol_bytes: int) -> None:
-        """Raise ValueError, in one sentence that begins with the argument's name, where the code has no such block."""
+        """Raise ValueError, as FieldError, where the code has no such block."""
 
     @abstractmethod
     def max_repair(self, k: int) -> int:
@@ -143,13 +144,16 @@ class ErasureCode(ABC):
         """
 
     def encoder(self, block: Buffer, symbol_bytes: int) -> Encoder:
-        """Return the encoder of a block. Raises ValueError for no whole number of symbols, or a shape it has not."""
+        """Return the encoder of a block.
+
+        Raises FieldError where the block is no whole number of symbols, or the code has no such shape.
+        """
         if symbol_bytes < 1 or len(block) < 1 or len(block) % symbol_bytes:
-            raise ValueError(f"block: {len(block)} bytes are no whole number of symbols of {symbol_bytes}")
+            raise FieldError("block", f"{len(block)} bytes are no whole number of symbols of {symbol_bytes}")
         self.check_shape(len(block) // symbol_bytes, symbol_bytes)
         return self.make_encoder(block, symbol_bytes)
 
     def decoder(self, k: int, symbol_bytes: int, into: memoryview | None = None) -> Decoder:
-        """Return the decoder of a block (see `Decoder`). Raises ValueError for a shape that the code has not."""
+        """Return the decoder of a block (see `Decoder`). Raises FieldError where the code has no such shape."""
         self.check_shape(k, symbol_bytes)
         return Decoder(self, k, symbol_bytes, into)

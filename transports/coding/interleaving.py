@@ -1,18 +1,18 @@
-"""Which symbol goes where and when: blocks take turns on every path, and all paths land their last symbol together."""
+"""The order of symbols on the paths: blocks take turns on every path, and all paths deliver their last one together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from bicoastal.transports.coding.second_trip import split
-from bicoastal.wan.checks import check_not_negative, check_positive, check_whole
+from bicoastal.wan.checks import FieldError, check_not_negative, check_positive, check_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """What a plan knows of a path: its rate, the time to the far end, and when it can take the first symbol.
+class PathEstimate:
+    """What is known of a path: its rate, its one-way delay, and when it can take the first symbol (seconds).
 
-    Raises ValueError naming the field.
+    Raises FieldError.
     """
 
     rate_bps: float
@@ -25,36 +25,36 @@ class Lane:
         check_not_negative("delay_s", self.delay_s)
 
 
-def landing_time(lanes: Sequence[Lane], total_bytes: float) -> float:
-    """Return the earliest time (seconds) by which `total_bytes` can all have landed, cut as finely as need be.
+def landing_time(paths: Sequence[PathEstimate], total_bytes: float) -> float:
+    """Return the earliest time (seconds) by which `total_bytes` can have arrived, divided without rounding.
 
-    The t that solves sum of rate_i * max(0, t - free_i - delay_i) = 8 * total_bytes: lanes join in the order of the
+    The t that solves sum of rate_i * max(0, t - free_i - delay_i) = 8 * total_bytes: paths join in the order of the
     time at which their first bit would land.
     """
     bits = 8.0 * total_bytes
-    ordered = sorted(lanes, key=lambda lane: lane.free_at_s + lane.delay_s)
+    ordered = sorted(paths, key=lambda path: path.free_at_s + path.delay_s)
     rate = spent = 0.0
     time = ordered[0].free_at_s + ordered[0].delay_s
-    for at, lane in enumerate(ordered):
-        begin = lane.free_at_s + lane.delay_s
+    for at, path in enumerate(ordered):
+        begin = path.free_at_s + path.delay_s
         if at and spent + rate * (begin - time) >= bits:
             break
         spent += rate * (begin - time)
-        time, rate = begin, rate + lane.rate_bps
+        time, rate = begin, rate + path.rate_bps
     return time + max(0.0, bits - spent) / rate
 
 
-def land_together(lanes: Sequence[Lane], symbols: int, symbol_bytes: int) -> list[int]:
-    """Return how many of `symbols` each lane takes so that their last ones land within a symbol of one another.
+def land_together(paths: Sequence[PathEstimate], symbols: int, symbol_bytes: int) -> list[int]:
+    """Return how many of `symbols` each path takes so that their last ones land within a symbol of one another.
 
-    symbol_bytes: on the wire, headers included. Raises ValueError for counts that are none.
+    symbol_bytes: on the wire, headers included. Raises FieldError for a number that is no count.
     """
     check_whole("symbols", symbols, 0)
     check_whole("symbol_bytes", symbol_bytes, 1)
     if symbols == 0:
-        return [0] * len(lanes)
-    landed = landing_time(lanes, symbols * symbol_bytes)
-    return split(symbols, [lane.rate_bps * max(0.0, landed - lane.free_at_s - lane.delay_s) for lane in lanes])
+        return [0] * len(paths)
+    landed = landing_time(paths, symbols * symbol_bytes)
+    return split(symbols, [path.rate_bps * max(0.0, landed - path.free_at_s - path.delay_s) for path in paths])
 
 
 class Slot(NamedTuple):
@@ -68,7 +68,7 @@ _EMPTY = Slot(-1, -1)
 
 
 def block_sizes(symbols: int, blocks: int) -> list[int]:
-    """Return k of each block: as even as can be, the larger ones first."""
+    """Return k of each block: as even as possible, the larger ones first."""
     small, larger = divmod(symbols, blocks)
     return [small + (at < larger) for at in range(blocks)]
 
@@ -79,14 +79,14 @@ def interleave(sizes: Sequence[int], repair: int, path_symbols: Sequence[int]) -
     sizes: k of each block, as `block_sizes` makes them; repair: r of each; path_symbols: how many slots each path has.
     Blocks take turns on every path, so that n losses in a row take at most ceil(n / blocks) from any block. Each block
     has its share of every path, give or take one. Its repair sits on one path as far as it fits there, its data
-    elsewhere, and another block's repair on the next path: a path that falls silent takes data of most blocks whose
-    repair is on others. Raises ValueError where slots do not add up, or blocks are not even.
+    elsewhere, and another block's repair on the next path: a silent path then takes data from blocks most of
+    whose repair is on other paths. Raises FieldError where slots do not add up, or blocks are not even.
     """
     blocks, paths = len(sizes), len(path_symbols)
     if list(sizes) != block_sizes(sum(sizes), blocks):
-        raise ValueError(f"sizes: {list(sizes)!r} are not even, the larger ones first")
+        raise FieldError("sizes", f"{list(sizes)!r} are not even, the larger ones first")
     if sum(path_symbols) != sum(sizes) + blocks * repair:
-        raise ValueError(f"path_symbols: {list(path_symbols)!r} do not add up to {sum(sizes) + blocks * repair}")
+        raise FieldError("path_symbols", f"{list(path_symbols)!r} do not add up to {sum(sizes) + blocks * repair}")
     # One round-robin over all slots of path 0, then path 1, …: every block gets exactly its k + r of them.
     places: list[list[list[int]]] = [[[] for _ in range(paths)] for _ in range(blocks)]
     slots: list[list[Slot]] = []

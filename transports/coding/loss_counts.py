@@ -13,7 +13,7 @@ from math import log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 from bicoastal.wan.loss import Bernoulli, GilbertElliott, LossSpec, NoLoss
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ def _chain(channel: LossSpec) -> tuple[Floats, Floats, Floats]:
     if isinstance(channel, Bernoulli):
         return np.ones((1, 1)), np.array([channel.probability]), np.ones(1)
     if not isinstance(channel, GilbertElliott):
-        raise ValueError(f"channel: {type(channel).__name__} is neither independent nor Gilbert-Elliott loss")
+        raise FieldError("channel", f"{type(channel).__name__} is neither independent nor Gilbert-Elliott loss")
     into, out = channel.good_to_bad, channel.bad_to_good
     transition = np.array([[1.0 - into, into], [out, 1.0 - out]])
     return transition, np.array([channel.loss_good, channel.loss_bad]), np.array([out, into]) / (into + out)
@@ -73,8 +73,8 @@ def loss_counts(channel: LossSpec, symbols: int, *, up_to: int, spacing: int = 1
     """Return the probabilities that 0, 1, … `up_to` of `symbols` are lost, and last that more are.
 
     spacing: how many packets it is from one of these symbols to the next. By squaring, the cost is
-    O(log(symbols) * up_to^2). Not to be written to: equal paths share it. Raises ValueError for a channel that is no
-    such chain, or a count that is none.
+    O(log(symbols) * up_to^2). The result must not be changed: equal paths share it. Raises FieldError for another
+    kind of channel, or for a number that is no count.
     Source of the chain: E. N. Gilbert, BSTJ 39 (1960); E. O. Elliott, BSTJ 42 (1963).
     """
     check_whole("symbols", symbols, 0)
@@ -108,7 +108,7 @@ def loss_counts_over_paths(
     Paths lose independently of one another. Shape, cost and errors as of `loss_counts`.
     """
     if len(channels) != len(symbols):
-        raise ValueError(f"symbols: {len(symbols)} shares for {len(channels)} paths")
+        raise FieldError("symbols", f"{len(symbols)} shares for {len(channels)} paths")
     nothing = np.zeros(up_to + 2)
     nothing[0] = 1.0
     each = (

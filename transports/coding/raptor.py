@@ -1,4 +1,4 @@
-"""RaptorQ (RFC 6330): as many repair symbols as are wanted for blocks of thousands of symbols, at a linear price.
+"""RaptorQ (RFC 6330): as many repair symbols as are wanted for blocks of thousands of symbols, at linear cost.
 
 By way of the `raptorq` package (Apache-2.0). A packet of the library is the FEC payload ID of RFC 6330 §3.2 (source
 block number, 8 bits; encoding symbol ID, 24 bits) and the symbol; repair symbols have IDs from k on (§5.3.1).
@@ -8,7 +8,7 @@ import raptorq
 
 from bicoastal.transports.coding.codes import Encoder, ErasureCode
 from bicoastal.transports.events import Buffer
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 
 MAX_SOURCE_SYMBOLS = 56_403  # K'_max, RFC 6330 §5.1.2
 MAX_SYMBOL_BYTES = 65_528
@@ -29,7 +29,7 @@ class _RaptorEncoder(Encoder):
 
     def repair(self, first: int, count: int) -> list[bytes]:
         if first < 0 or count < 0 or self.k + first + count > MAX_INDEX:
-            raise ValueError(f"first, count: k = {self.k} leaves {MAX_INDEX - self.k} repair symbols")
+            raise FieldError("count", f"k = {self.k} leaves {MAX_INDEX - self.k} repair symbols")
         if first + count > len(self._made):
             if self._native is None:
                 self._native = raptorq.Encoder.with_defaults(bytes(self._block), self.symbol_bytes)
@@ -37,7 +37,7 @@ class _RaptorEncoder(Encoder):
             if len(packets) != self.k + first + count or any(
                 packets[at][ID_BYTES:] != self.source(at) for at in (0, self.k - 1)
             ):
-                raise ValueError(f"block: k = {self.k}, {self.symbol_bytes} bytes each, was cut into sub-blocks")
+                raise FieldError("block", f"k = {self.k}, {self.symbol_bytes} bytes each, was cut into sub-blocks")
             self._made = [packet[ID_BYTES:] for packet in packets[self.k :]]
         return self._made[first : first + count]
 
@@ -52,11 +52,11 @@ class RaptorQ(ErasureCode):
         check_whole("k", k, 1)
         check_whole("symbol_bytes", symbol_bytes, 1)
         if k > MAX_SOURCE_SYMBOLS:
-            raise ValueError(f"k: {k} source symbols are more than {MAX_SOURCE_SYMBOLS}")
+            raise FieldError("k", f"{k} source symbols are more than {MAX_SOURCE_SYMBOLS}")
         if symbol_bytes > MAX_SYMBOL_BYTES or (symbol_bytes >= 8 * ALIGNMENT_BYTES and symbol_bytes % ALIGNMENT_BYTES):
-            raise ValueError(f"symbol_bytes: {symbol_bytes} is no multiple of 8 of at most {MAX_SYMBOL_BYTES}")
+            raise FieldError("symbol_bytes", f"{symbol_bytes} is no multiple of 8 of at most {MAX_SYMBOL_BYTES}")
         if k * symbol_bytes > MAX_BLOCK_BYTES:
-            raise ValueError(f"k: {k} symbols of {symbol_bytes} bytes are more than {MAX_BLOCK_BYTES} bytes")
+            raise FieldError("k", f"{k} symbols of {symbol_bytes} bytes are more than {MAX_BLOCK_BYTES} bytes")
 
     def max_repair(self, k: int) -> int:
         """What k leaves of 24 bits."""

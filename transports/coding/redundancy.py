@@ -1,4 +1,4 @@
-"""How much redundancy it takes that a whole step needs no second trip, and which code gives it most cheaply."""
+"""The least redundancy with which a whole step needs no second trip, and the code that gives it."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +9,7 @@ from bicoastal.transports.coding.raptor import MAX_BLOCK_BYTES, RAPTORQ
 from bicoastal.transports.coding.reed_solomon import REED_SOLOMON
 from bicoastal.transports.coding.second_trip import any_of, second_trip_probability, split
 from bicoastal.transports.coding.xor import PARITY
-from bicoastal.wan.checks import check_positive, check_probability, check_whole
+from bicoastal.wan.checks import FieldError, check_positive, check_probability, check_whole
 from bicoastal.wan.loss import LossSpec
 
 MESSAGES_PER_STEP = 1_677_600  # 838,800 GPU pairs, both directions
@@ -22,12 +22,12 @@ BLOCK_SYMBOLS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What is asked of the redundancy.
+class RedundancyTarget:
+    """What the redundancy must achieve.
 
     message_bytes, symbol_bytes: of one message, cut into symbols. messages: how many a step waits for.
-    target: acceptable probability that any of them needs a second trip. cover_paths: so many paths may fall silent
-    altogether, besides. max_overhead: repair symbols per source symbol at most. Raises ValueError naming the field.
+    target: acceptable probability that any of them needs a second trip. cover_paths: so many whole paths may fall
+    silent in addition. max_overhead: repair symbols per source symbol at most. Raises FieldError.
     """
 
     message_bytes: int
@@ -53,11 +53,11 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redundancy:
-    """How a message is to be protected: `blocks` blocks of k symbols (some of k - 1), r repair symbols to each.
+class RedundancyPlan:
+    """The redundancy of a message: `blocks` blocks of k symbols (some of k - 1), r repair symbols to each.
 
     block_failure, step_failure: predicted probability that a block, or any message of the step, needs a second trip.
-    attained: the step's is within the target; otherwise this is the best that was found within the limits.
+    attained: the step's probability is within the target; otherwise this is the best plan within the limits.
     overhead: repair symbols per source symbol.
     """
 
@@ -73,20 +73,20 @@ class Redundancy:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One demand on the paths that there are."""
+    """One target, on the paths that there are."""
 
-    demand: Demand
+    wanted: RedundancyTarget
     channels: tuple[LossSpec, ...]
     weights: tuple[float, ...]
 
 
 def _block_failure(search: _Search, code: ErasureCode, blocks: int, k: int, r: int) -> float:
-    demand, channels, weights = search.demand, search.channels, search.weights
+    wanted, channels, weights = search.wanted, search.channels, search.weights
     symbols = split(k + r, weights)
     used = [path for path in range(len(weights)) if symbols[path]]
     worst = 0.0
     seen: set[tuple[tuple[LossSpec, int], ...]] = set()
-    for dead in combinations(used, min(demand.cover_paths, len(used))):
+    for dead in combinations(used, min(wanted.cover_paths, len(used))):
         alike = tuple(sorted(((channels[path], symbols[path]) for path in dead), key=repr))
         if alike not in seen:  # equal paths need not be tried one by one
             seen.add(alike)
@@ -95,35 +95,37 @@ def _block_failure(search: _Search, code: ErasureCode, blocks: int, k: int, r: i
     return worst
 
 
-def _least_repair(search: _Search, code: ErasureCode, blocks: int, cheapest: Redundancy | None) -> Redundancy | None:
-    """Return the fewest repair symbols that do for so many blocks, or the most there can be.
+def _least_repair(
+    search: _Search, code: ErasureCode, blocks: int, cheapest: RedundancyPlan | None
+) -> RedundancyPlan | None:
+    """Return the plan with the fewest repair symbols that meet the target with so many blocks, or else with the most.
 
-    None if there is no such block, or if none that does is cheaper than `cheapest`, which does.
+    None if the code has no such block, or if no plan that meets the target is cheaper than `cheapest`, which meets it.
     """
-    demand = search.demand
-    k = -(-demand.symbols // blocks)
+    wanted = search.wanted
+    k = -(-wanted.symbols // blocks)
     try:
-        code.check_shape(k, demand.symbol_bytes)
+        code.check_shape(k, wanted.symbol_bytes)
     except ValueError:
         return None
-    most = min(code.max_repair(k), int(demand.max_overhead * demand.symbols / blocks))
+    most = min(code.max_repair(k), int(wanted.max_overhead * wanted.symbols / blocks))
     if cheapest is not None:
         most = min(most, -(-cheapest.blocks * cheapest.r // blocks) - 1)
         if most < 0:
             return None
 
-    def at(r: int) -> Redundancy:
+    def at(r: int) -> RedundancyPlan:
         failure = _block_failure(search, code, blocks, k, r)
-        step = any_of(failure, blocks * demand.messages)
-        return Redundancy(
+        step = any_of(failure, blocks * wanted.messages)
+        return RedundancyPlan(
             code=code,
             blocks=blocks,
             k=k,
             r=r,
-            overhead=blocks * r / demand.symbols,
+            overhead=blocks * r / wanted.symbols,
             block_failure=failure,
             step_failure=step,
-            attained=step <= demand.target,
+            attained=step <= wanted.target,
         )
 
     if cheapest is not None and not at(most).attained:
@@ -144,26 +146,26 @@ def _least_repair(search: _Search, code: ErasureCode, blocks: int, cheapest: Red
 
 @lru_cache(maxsize=1024)
 def choose_redundancy(
-    demand: Demand,
+    wanted: RedundancyTarget,
     channels: tuple[LossSpec, ...],
     weights: tuple[float, ...],
     codes: tuple[ErasureCode, ...] = ALL_CODES,
     max_blocks: int | None = None,
-) -> Redundancy:
-    """Return the blocks and repair symbols of least overhead that meet the demand, and fewest blocks among equals.
+) -> RedundancyPlan:
+    """Return the blocks and repair symbols of least overhead that meet the target, and fewest blocks among equals.
 
     channels, weights: the loss of each path, and its share of the symbols. The blocks of a message take turns on every
     path. Blocks are taken for independent of one another, which errs on the safe side (`any_of`). If nothing meets the
-    target the answer has the smallest probability, and says `attained=False`. Raises ValueError when no code has such
-    blocks, or for shares that are none.
+    target the answer has the smallest probability, and has `attained` False. Raises FieldError when no code has such
+    blocks, or for shares that are not positive.
     """
     if len(channels) != len(weights):
-        raise ValueError(f"weights: {len(weights)} shares for {len(channels)} paths")
-    fullest = max(1, MAX_BLOCK_BYTES // demand.symbol_bytes)
-    counts = sorted({-(-demand.symbols // k) for k in (fullest, *BLOCK_SYMBOLS) if k <= demand.symbols} | {1})
-    search = _Search(demand, channels, weights)
-    cheapest: Redundancy | None = None
-    found: list[Redundancy] = []
+        raise FieldError("weights", f"{len(weights)} shares for {len(channels)} paths")
+    fullest = max(1, MAX_BLOCK_BYTES // wanted.symbol_bytes)
+    counts = sorted({-(-wanted.symbols // k) for k in (fullest, *BLOCK_SYMBOLS) if k <= wanted.symbols} | {1})
+    search = _Search(wanted, channels, weights)
+    cheapest: RedundancyPlan | None = None
+    found: list[RedundancyPlan] = []
     for blocks in counts:
         if max_blocks is None or blocks <= max_blocks:
             for code in codes:
@@ -175,7 +177,7 @@ def choose_redundancy(
     if cheapest is not None:
         return cheapest
     if not found:
-        raise ValueError(
-            f"symbol_bytes: no code has blocks for {demand.symbols} symbols of {demand.symbol_bytes} bytes"
+        raise FieldError(
+            "symbol_bytes", f"no code has blocks for {wanted.symbols} symbols of {wanted.symbol_bytes} bytes"
         )
     return min(found, key=lambda option: (option.blocks * option.block_failure, option.overhead, option.blocks))

@@ -17,7 +17,7 @@ from pyeclib.ec_iface import ECDriver
 
 from bicoastal.transports.coding.codes import Encoder, ErasureCode
 from bicoastal.transports.events import Buffer
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 
 POLYNOMIAL = 0x11D
 MAX_SYMBOLS = 255
@@ -80,7 +80,7 @@ def _cauchy_inverse(x: NDArray[np.int64], y: NDArray[np.int64]) -> Bytes:
 class _ReedSolomonEncoder(Encoder):
     def repair(self, first: int, count: int) -> list[bytes]:
         if first < 0 or count < 0 or self.k + first + count > MAX_SYMBOLS:
-            raise ValueError(f"first, count: k = {self.k} leaves {MAX_SYMBOLS - self.k} repair symbols")
+            raise FieldError("count", f"k = {self.k} leaves {MAX_SYMBOLS - self.k} repair symbols")
         return _repairs(self._block, self.symbol_bytes, first + count)[first:] if count else []
 
 
@@ -94,7 +94,7 @@ class ReedSolomon(ErasureCode):
         check_whole("k", k, 1)
         check_whole("symbol_bytes", symbol_bytes, 1)
         if k >= MAX_SYMBOLS:
-            raise ValueError(f"k: {k} source symbols leave no repair symbol among {MAX_SYMBOLS}")
+            raise FieldError("k", f"{k} source symbols leave no repair symbol among {MAX_SYMBOLS}")
 
     def max_repair(self, k: int) -> int:
         """What k leaves of 255."""

@@ -5,17 +5,18 @@ from math import expm1, log1p
 
 from bicoastal.transports.coding.codes import ErasureCode
 from bicoastal.transports.coding.loss_counts import loss_counts_over_paths
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import LossSpec
 
 
 def split(total: int, weights: Sequence[float]) -> list[int]:
-    """Return `total` things in whole shares in proportion to `weights`, by largest remainders.
+    """Return whole shares of `total` in proportion to `weights`, by largest remainders.
 
-    Raises ValueError when no weight is above zero or one is below.
+    Raises FieldError when no weight is above zero or one is below.
     """
     whole = sum(weights)
     if not whole > 0 or min(weights) < 0:
-        raise ValueError(f"weights: {list(weights)!r} are no shares")
+        raise FieldError("weights", f"{list(weights)!r} are no shares")
     exact = [total * weight / whole for weight in weights]
     shares = [int(share) for share in exact]
     for at in sorted(range(len(weights)), key=lambda at: (shares[at] - exact[at], at))[: total - sum(shares)]:
@@ -47,10 +48,10 @@ def second_trip_probability(
     symbol of the block to its next on the same path (the interleaving depth). dead: paths that deliver nothing.
     P = P(more than r lost) + sum over m <= r of P(m lost) * P(the code fails with r - m to spare, source not whole).
     Which of the symbols are lost is taken for equally likely, which matters only where the code may fail with
-    enough symbols. Raises ValueError where shares do not add up to k + r.
+    enough symbols. Raises FieldError where shares do not add up to k + r.
     """
     if sum(symbols) != k + r:
-        raise ValueError(f"symbols: {list(symbols)!r} do not add up to {k + r}")
+        raise FieldError("symbols", f"{list(symbols)!r} do not add up to {k + r}")
     gone = sum(symbols[at] for at in dead)
     if gone > r:
         return 1.0
@@ -67,10 +68,10 @@ def second_trip_probability(
 
 
 def any_of(probability: float, count: float) -> float:
-    """Return the probability that at least one of `count` independent things of this probability happens.
+    """Return the probability of at least one of `count` independent events of this probability.
 
     1 - (1 - p)^n, without cancellation. Blocks and messages that share a burst or a path are correlated: then it is
-    an upper bound, as happenings that come together are fewer steps.
+    an upper bound, because simultaneous failures concern fewer steps.
     """
     if probability >= 1.0:
         return 1.0 if count > 0 else 0.0

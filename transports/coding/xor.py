@@ -4,7 +4,7 @@ import numpy as np
 
 from bicoastal.transports.coding.codes import Encoder, ErasureCode
 from bicoastal.transports.events import Buffer
-from bicoastal.wan.checks import check_whole
+from bicoastal.wan.checks import FieldError, check_whole
 
 
 def _parity(block: memoryview, symbol_bytes: int) -> bytes:
@@ -15,12 +15,12 @@ def _parity(block: memoryview, symbol_bytes: int) -> bytes:
 class _ParityEncoder(Encoder):
     def repair(self, first: int, count: int) -> list[bytes]:
         if first < 0 or first + count > 1:
-            raise ValueError("first, count: parity has one repair symbol, number 0")
+            raise FieldError("count", "parity has one repair symbol, number 0")
         return [_parity(self._block, self.symbol_bytes)] * count
 
 
 class Parity(ErasureCode):
-    """One repair symbol for any k; mends one loss."""
+    """One repair symbol for any k; repairs one loss."""
 
     name = "xor"
 

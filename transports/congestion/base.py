@@ -6,6 +6,8 @@ from typing import NamedTuple
 from bicoastal.transports.recovery.round_trips import RoundTrips
 from bicoastal.wan.units import INFINITY
 
+IDLE_SSTHRESH_SHARE = 3 / 4  # of the window, to which ssthresh is raised before an idle time (RFC 2861 §3.2)
+
 
 class Ack(NamedTuple):
     """What one acknowledgement reports. It is a tuple, not a dataclass, because one is made per ACK.
@@ -132,6 +134,6 @@ class CongestionControl(ABC):
         if policy == "restart":
             self.cwnd_bytes = floor
             return
-        self.ssthresh_bytes = max(self.ssthresh_bytes, 0.75 * self.cwnd_bytes)
+        self.ssthresh_bytes = max(self.ssthresh_bytes, IDLE_SSTHRESH_SHARE * self.cwnd_bytes)
         halvings = min(int(idle_s / rto_s), 64)
         self.cwnd_bytes = max(floor, self.cwnd_bytes * 0.5**halvings)

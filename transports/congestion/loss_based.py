@@ -10,6 +10,7 @@ from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
 REDUCES = ("flight", "window")
+LEAST_WINDOW_SEGMENTS = 2.0  # that a reduction leaves (RFC 5681 §3.1 equation 4)
 
 
 class Undo(NamedTuple):
@@ -166,7 +167,7 @@ class LossBased(CongestionControl):
 
     def _reduce(self, now: float, in_flight_bytes: int) -> None:
         base_bytes = self.cwnd_bytes if self._reduces_window else in_flight_bytes
-        self.ssthresh_bytes = max(base_bytes * self._decrease, 2.0 * self.mss_bytes)
+        self.ssthresh_bytes = max(base_bytes * self._decrease, LEAST_WINDOW_SEGMENTS * self.mss_bytes)
         if self._hystart is not None:
             self._hystart.on_loss(now)
         self._reduced()

@@ -4,6 +4,8 @@ from bicoastal.transports.congestion.base import RepairTimeout
 from bicoastal.transports.congestion.measurement import QueueDelay
 from bicoastal.transports.congestion.own_queue import OwnQueue
 
+VARIATION_RTTS = 1 / 32  # of the round trip, at least, that a repair timeout allows for
+
 
 class RepairTiming:
     """How long after a packet its acknowledgement may arrive. Times are seconds.
@@ -46,7 +48,8 @@ class RepairTiming:
         srtt_s = queue.rtt.steady.srtt_s
         if srtt_s is None or self._newest_s < self._valid_from_s:
             return None
-        little_s = max(4 * queue.rtt.steady.rttvar_s, srtt_s / 32, own_queue.spare_s(rate_bps)) + own_queue.most_s
+        variation_s = max(4 * queue.rtt.steady.rttvar_s, srtt_s * VARIATION_RTTS)
+        little_s = max(variation_s, own_queue.spare_s(rate_bps)) + own_queue.most_s
         if competing:
             little_s = max(little_s, srtt_s)
         return RepairTimeout(srtt_s, self._margin * little_s)

@@ -2,10 +2,10 @@
 
 from collections import deque
 
-from bicoastal.transports.coding.interleaving import Lane
+from bicoastal.transports.coding.interleaving import PathEstimate
 from bicoastal.transports.paths.health import PathHealth
 from bicoastal.transports.paths.loss_meter import LossMeter
-from bicoastal.transports.quic.link import QuicLink
+from bicoastal.transports.quic.path_connection import PathConnection
 from bicoastal.wan.units import INFINITY
 
 
@@ -18,7 +18,7 @@ class CodedPath:
     that may let it send.
     """
 
-    def __init__(self, link: QuicLink, health: PathHealth, initial_loss: float) -> None:
+    def __init__(self, link: PathConnection, health: PathHealth, initial_loss: float) -> None:
         self.link = link
         self.health = health
         self.meter = LossMeter(initial_loss)
@@ -39,7 +39,7 @@ class CodedPath:
         """Return its smoothed round trip, or a guess."""
         return self.link.rtt_s
 
-    def view(self, now: float, symbol_bytes: int) -> Lane:
+    def view(self, now: float, symbol_bytes: int) -> PathEstimate:
         """Return rate, delay and backlog for a plan."""
         link = self.link
         rtt_s = self.rtt_s
@@ -47,4 +47,4 @@ class CodedPath:
         rate_bps = max(1.0, min(by_window, link.congestion.pacing_rate_bps or INFINITY))
         shortest_s = min(link.rtt.min_rtt_s, rtt_s)
         backlog_s = 8.0 * symbol_bytes * (len(self.plan) + len(self.repairs)) / rate_bps
-        return Lane(rate_bps=rate_bps, delay_s=shortest_s / 2, free_at_s=now + backlog_s)
+        return PathEstimate(rate_bps=rate_bps, delay_s=shortest_s / 2, free_at_s=now + backlog_s)

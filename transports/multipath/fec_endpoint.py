@@ -11,7 +11,7 @@ from bicoastal.transports.coding.redundancy import ALL_CODES, MESSAGES_PER_STEP
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived, Notice
 from bicoastal.transports.multipath.coded_path import CodedPath
 from bicoastal.transports.multipath.fec_receiver import FIRST_PATIENCE_S, FecReceiver
-from bicoastal.transports.multipath.fec_sender import FecSender, Protection
+from bicoastal.transports.multipath.fec_sender import FecSender, RedundancyPolicy
 from bicoastal.transports.multipath.fec_wire import (
     Announcement,
     ControlFrame,
@@ -29,7 +29,7 @@ from bicoastal.transports.paths.health import Belief, PathHealth
 from bicoastal.transports.paths.path_set import PathSet, sum_samples
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
-from bicoastal.transports.quic.link import QuicLink
+from bicoastal.transports.quic.path_connection import PathConnection
 from bicoastal.wan.checks import FieldError, check_not_negative, check_positive, check_probability, check_whole
 from bicoastal.wan.units import INFINITY
 
@@ -85,7 +85,7 @@ class FecEndpoint(Endpoint):
     ) -> None:
         shared = credentials or credentials_of(context)
         self._links = [
-            QuicLink(
+            PathConnection(
                 role=context.role,
                 view=view,
                 rng=context.rng,
@@ -102,7 +102,7 @@ class FecEndpoint(Endpoint):
             for link, health in zip(self._links, self._paths.healths, strict=True)
         ]
         self._readers = [ControlReader() for _ in self._links]
-        self._protection = Protection(
+        self._protection = RedundancyPolicy(
             codes=parameters.codes,
             messages=parameters.messages_per_step,
             target=parameters.target,

@@ -2,7 +2,7 @@
 
 from bicoastal.transports.coding.codes import Encoder, block_checksum
 from bicoastal.transports.coding.interleaving import block_sizes
-from bicoastal.transports.coding.redundancy import Redundancy
+from bicoastal.transports.coding.redundancy import RedundancyPlan
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.multipath.fec_wire import SYMBOL_HEADER, Announcement
 
@@ -60,7 +60,7 @@ class OutgoingMessage:
     __slots__ = ("announcement", "blocks", "r")
 
     def __init__(
-        self, data: Buffer, *, number: int, message_id: int, symbol_bytes: int, redundancy: Redundancy, r: int
+        self, data: Buffer, *, number: int, message_id: int, symbol_bytes: int, redundancy: RedundancyPlan, r: int
     ) -> None:
         view = memoryview(data).cast("B")
         symbols = -(-len(view) // symbol_bytes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.coding.redundancy import MESSAGES_PER_STEP
 from bicoastal.transports.multipath.fec_endpoint import FecEndpoint, FecParameters
-from bicoastal.transports.quic.link import MIN_MTU_BYTES
+from bicoastal.transports.quic.path_connection import MIN_MTU_BYTES
 from bicoastal.transports.registry import TransportSpec
 
 PLANES = 4  # of the published deployment: over one path each, a message goes in as many stripes

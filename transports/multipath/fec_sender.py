@@ -12,7 +12,7 @@ from math import ceil
 
 from bicoastal.transports.coding.codes import ErasureCode
 from bicoastal.transports.coding.interleaving import block_sizes, interleave, land_together
-from bicoastal.transports.coding.redundancy import Demand, Redundancy, choose_redundancy
+from bicoastal.transports.coding.redundancy import RedundancyPlan, RedundancyTarget, choose_redundancy
 from bicoastal.transports.events import Buffer
 from bicoastal.transports.multipath.coded_path import CodedPath
 from bicoastal.transports.multipath.fec_message import OutgoingMessage
@@ -26,7 +26,7 @@ from bicoastal.transports.multipath.fec_wire import (
 )
 from bicoastal.transports.paths.health import Belief
 from bicoastal.transports.paths.path_set import PathSet
-from bicoastal.transports.quic.path import Report, Symbol
+from bicoastal.transports.quic.symbols import Symbol, SymbolOutcome
 
 ANNOUNCEMENTS = 8  # in DATAGRAM frames on each path that carries that many symbols or more
 GRAIN_BYTES = 16  # symbols are a multiple of it, which the codes like
@@ -36,8 +36,8 @@ LEAST_REPAIR = 4  # symbols that even the shortest message may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """How much protection is wanted: see `redundancy.Demand`, and `FecParameters` for what each is."""
+class RedundancyPolicy:
+    """How much protection is wanted: see `redundancy.RedundancyTarget`, and `FecParameters` for what each is."""
 
     codes: tuple[ErasureCode, ...]
     messages: float
@@ -63,14 +63,14 @@ class FecSender:
         self,
         paths: PathSet,
         coded: Sequence[CodedPath],
-        protection: Protection,
+        protection: RedundancyPolicy,
         send_control: Callable[[ControlFrame], None],
         *,
         after_idle: str,
     ) -> None:
         self._paths = paths
         self._coded = coded
-        self.planned: Redundancy | None = None
+        self.planned: RedundancyPlan | None = None
         self._protection = protection
         self._send_control = send_control
         self._messages: dict[int, OutgoingMessage] = {}
@@ -124,12 +124,12 @@ class FecSender:
 
     def _choose(
         self, paths: Sequence[CodedPath], rates: Sequence[float], length_bytes: int, symbol_bytes: int
-    ) -> tuple[Redundancy, int]:
+    ) -> tuple[RedundancyPlan, int]:
         protection = self._protection
         symbols = ceil(length_bytes / symbol_bytes)
         fastest = max(rates)
         redundancy = choose_redundancy(
-            Demand(
+            RedundancyTarget(
                 message_bytes=length_bytes,
                 symbol_bytes=symbol_bytes,
                 messages=protection.messages,
@@ -207,10 +207,10 @@ class FecSender:
 
     # -- what becomes of symbols --------------------------------------------------------------------------------------
 
-    def on_reports(self, path: CodedPath, reports: Sequence[Report], now: float) -> None:
+    def on_reports(self, path: CodedPath, outcomes: Sequence[SymbolOutcome], now: float) -> None:
         """Take the fate of symbols of one path."""
         short: set[tuple[int, int]] = set()
-        for tag, acked, _ in reports:
+        for tag, acked, _ in outcomes:
             number, block_at = tag >> 48, tag >> 32 & 0xFFFF
             position = path.positions.pop(tag, None)
             message = self._messages.get(number)

@@ -9,7 +9,7 @@ packets (RFC 9002 §7.2, §7.6.2), and a sender that knows nothing of congestion
 """
 
 from bicoastal.transports.paths.health import Evidence, HealthPolicy, Lateness, Probing, Witness
-from bicoastal.transports.quic.link import ACK_DELAY_S, ACK_EVERY
+from bicoastal.transports.quic.path_connection import ACK_DELAY_S, ACK_EVERY
 
 PATIENCE_FOR_PATHS_S = 2.0  # for the others to connect, after the first one has
 TRIES = 32  # in a row, then only the probe timer is left; a burst of ten on average outlasts them once in 29 times

@@ -15,8 +15,8 @@ from bicoastal.transports.paths.health import Belief, PathHealth
 from bicoastal.transports.paths.path_set import PathSet, sum_samples
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
 from bicoastal.transports.quic.endpoint import MAX_MESSAGE_ID, QuicParameters
-from bicoastal.transports.quic.link import QuicLink
-from bicoastal.transports.quic.path import Symbol
+from bicoastal.transports.quic.path_connection import PathConnection
+from bicoastal.transports.quic.symbols import Symbol
 from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
@@ -32,7 +32,7 @@ class MpQuicEndpoint(Endpoint):
         self, context: EndpointContext, parameters: QuicParameters, *, credentials: Credentials | None = None
     ) -> None:
         self._links = [
-            QuicLink(
+            PathConnection(
                 role=context.role,
                 view=view,
                 rng=context.rng,
@@ -176,7 +176,7 @@ class MpQuicEndpoint(Endpoint):
                 self._fail(link.failure)
         self._see_whether_connected(now)
 
-    def _take_reports(self, link: QuicLink) -> None:
+    def _take_reports(self, link: PathConnection) -> None:
         for report in link.take_reports():
             self._outbox.report(report)
             if not report.acked:

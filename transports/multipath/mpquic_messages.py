@@ -7,7 +7,7 @@ Kind 1 is a message's beginning, and tells identifier (8) and length (7) besides
 from collections import deque
 
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.path import Report, Symbol
+from bicoastal.transports.quic.symbols import Symbol, SymbolOutcome
 from bicoastal.transports.recovery.ranges import RangeSet
 
 HEADER_BYTES, ANNOUNCEMENT_BYTES = 12, 15
@@ -98,7 +98,7 @@ class Outbox:
         self._tags[tag] = message, start, stop, begins
         return Symbol(b"".join((head, message.view[start:stop])), tag, repair)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: SymbolOutcome) -> None:
         """Take the fate of a symbol; a second one may follow on "lost", and then says "arrived"."""
         tag = report.tag
         if report.acked:

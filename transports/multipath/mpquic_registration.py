@@ -3,7 +3,7 @@
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.multipath.mpquic_endpoint import MpQuicEndpoint
 from bicoastal.transports.quic.endpoint import QuicParameters
-from bicoastal.transports.quic.link import MIN_MTU_BYTES
+from bicoastal.transports.quic.path_connection import MIN_MTU_BYTES
 from bicoastal.transports.registry import TransportSpec
 
 

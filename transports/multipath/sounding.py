@@ -15,8 +15,8 @@ from itertools import pairwise
 from bicoastal.transports.congestion.base import CongestionControl
 from bicoastal.transports.multipath.fec_wire import SOUNDING_BLOCK, SYMBOL_HEADER, Spread
 from bicoastal.transports.quic.congestion import QuicAdaptive
-from bicoastal.transports.quic.link import QuicLink
-from bicoastal.transports.quic.path import Symbol, SymbolSource
+from bicoastal.transports.quic.path_connection import PathConnection
+from bicoastal.transports.quic.symbols import Symbol, SymbolSource
 from bicoastal.wan.units import INFINITY
 
 PACKETS, MORE_PACKETS = 70, 40  # of the three rounds, and of each one more
@@ -42,7 +42,7 @@ class Sounding:
     it has told.
     """
 
-    def __init__(self, link: QuicLink, source: SymbolSource, *, wanted: bool) -> None:
+    def __init__(self, link: PathConnection, source: SymbolSource, *, wanted: bool) -> None:
         self.ends_s = INFINITY
         self.rate_bps: float | None = None
         self._link = link

@@ -1,1 +1,1 @@
-"""Paced sending: packets leave at a given rate, gaps are repaired from the receiver's reports."""
+"""Paced sending: packets leave at a given rate, the receiver's reports show the gaps, which are then repaired."""

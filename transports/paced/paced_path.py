@@ -1,4 +1,4 @@
-"""One path as a sender sees it: its pace, what is on its way, and whether it still answers."""
+"""One path from the sender's side: its rate, its packets in flight, and whether it still answers."""
 
 from collections import deque
 
@@ -9,12 +9,15 @@ from bicoastal.transports.paths.health import PathHealth
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.wan.units import INFINITY
 
-UNKNOWN_RTT_S = 1.0  # RFC 6298 §2.1: before there is a sample
-MOST_LOOKAHEAD_S = 1e-3  # reports must not wait behind a packet that is handed out but has long to go
+UNKNOWN_RTT_S = 1.0  # RFC 6298 §2.1; used until there is a sample
+MOST_LOOKAHEAD_S = 1e-3  # a report must not wait behind a packet that departs much later
 
 
 class Piece:
-    """Octets [start, stop) of the stream: cut once, sent as often as it takes. flying: transmissions not settled."""
+    """Octets [start, stop) of the stream. They are sent again, as one piece, until they arrive.
+
+    flying: transmissions whose fate is not known yet.
+    """
 
     __slots__ = ("done", "flying", "path_id", "start", "stop", "tries")
 
@@ -24,17 +27,18 @@ class Piece:
         self.done = False
         self.flying = 0
         self.tries = 0
-        self.path_id = -1  # that it was last sent on
+        self.path_id = -1  # of the last transmission
 
 
 SentPacket = tuple[Piece | None, float]
-"""What a packet carries (None: nothing, it only asks for a report), and when it departs."""
+"""The piece that a packet carries, and its departure time. None: no piece; the packet only asks for a report."""
 
 
 class MissingPacket:
-    """A packet that a report passed over: reordered until `lost`, kept a while longer to learn if that was wrong.
+    """A packet in a gap of a report. It may be reordered; after some time it counts as lost.
 
-    overtaken: a report did pass over it; False for one that was given up because no report came.
+    It is kept for a while after that, because a later report may show that it did arrive. overtaken: a later packet
+    arrived before it; False if it was given up because no report came.
     """
 
     __slots__ = ("lost", "noticed_at", "overtaken", "piece", "sent_at")
@@ -47,14 +51,14 @@ class MissingPacket:
 
 
 class PacedPath:
-    """Pace, packet numbers, round-trip time and state of one path.
+    """Rate, packet numbers, round-trip time and state of one path.
 
     rate_bps: of the link, `overhead_bytes` counted on top of each IP packet. free_at: the next departure.
-    lookahead_s: how far ahead packets are handed out, one packet time, or none where that is long: it halves the number
+    lookahead_s: how far ahead packets are handed out. It is one packet time, or 0 if that is long. It halves the number
     of timers, and a new rate still takes effect within one packet time.
-    outstanding: packets that no report has covered, by number, in the order in which they were sent; missing: those
-    that one has passed over; expired: those that a timeout has given up, older than the missing. copies: pieces to send
-    a second time, here, when there is nothing else. share: of the pace of all paths that carry data.
+    outstanding: packets that no report has covered, by number, in the order of sending. missing: packets in a gap of a
+    report. expired: packets that a timeout has given up; they are older than the missing ones. copies: pieces to send a
+    second time on this path when nothing else waits. share: of the rate of all paths that carry data.
     reordering_s: how long a missing packet may be late before it counts as lost.
     """
 
@@ -108,11 +112,11 @@ class PacedPath:
         self.latest_rtt_s = 0.0
         self.reordering_s = 0.0
         self.late_at: float | None = None
-        self.sure_losses = 0  # since a packet was last taken for lost that had been overtaken
+        self.sure_losses = 0  # since reordering was last mistaken for a loss
         self.told_down = False
 
     def set_rate(self, rate_bps: float, overhead_bytes: int) -> None:
-        """Pace at `rate_bps` from the very next packet on, whatever the last one was paced at."""
+        """Send at `rate_bps` from the next packet on. The gap after the last packet is computed anew."""
         self.rate_bps = rate_bps
         self.overhead_bytes = overhead_bytes
         self.s_per_byte = 8 / rate_bps if rate_bps > 0 else INFINITY
@@ -121,7 +125,7 @@ class PacedPath:
         self.free_at = self._last_at + packet_s if self._last_bytes else 0.0
 
     def departed(self, at: float, payload_bytes: int) -> None:
-        """Take note of a departure: the next is a packet time later."""
+        """Note a departure: the next one is a packet time later."""
         size = payload_bytes + DATA_OVERHEAD_BYTES + self.overhead_bytes
         gap_s = size * self.s_per_byte
         self._last_at = at
@@ -132,23 +136,23 @@ class PacedPath:
 
     @property
     def last_departure(self) -> float:
-        """When the last packet handed out leaves: nothing may be handed out to leave earlier."""
+        """When the last packet that was handed out departs. No later packet may depart earlier."""
         return self._last_at
 
     @property
     def srtt_s(self) -> float:
-        """The smoothed round-trip time, or a guess before the first sample."""
+        """The smoothed round-trip time; `UNKNOWN_RTT_S` before the first sample."""
         return self.rtt.srtt_s if self.rtt.srtt_s is not None else UNKNOWN_RTT_S
 
     @property
     def oldest_in_flight_s(self) -> float | None:
-        """When the oldest packet left that no report has covered; None: there is none."""
+        """Departure time of the oldest packet that no report has covered; None if there is none."""
         for _, sent_at in self.outstanding.values():
             return sent_at
         return None
 
     def awaited(self, after_s: float, until_s: float) -> tuple[int, float, float]:
-        """Return how many outstanding packets left after `after_s` and until `until_s`, the first and the last when."""
+        """Return how many outstanding packets departed in (after_s, until_s], and the first and last departure."""
         count, first_s, last_s = 0, INFINITY, -INFINITY
         for _, sent_at in self.outstanding.values():
             if sent_at > until_s:
@@ -159,13 +163,13 @@ class PacedPath:
         return count, first_s, last_s
 
     def overdue_at(self) -> float:
-        """Return when an answer is late (inf: none is awaited); kept in `late_at`, because it is asked per packet."""
+        """Return when an answer is late; infinity if none is awaited. `late_at` caches it: it is read per packet."""
         if self.late_at is None:
             self.late_at = self.health.overdue_at_s()
         return self.late_at
 
     def floor(self) -> int:
-        """Return the packet number below which nothing is of interest any more."""
+        """Return the packet number below which the receiver need not report any more."""
         if self.expired:
             return next(iter(self.expired))
         if self.missing:
@@ -175,9 +179,9 @@ class PacedPath:
         return self.next_number
 
     def take(self, report: Report, now: float) -> tuple[list[SentPacket], list[MissingPacket]]:
-        """Settle what a report covers; return what it says has newly arrived, and what counted as lost and was not.
+        """Process a report. Return the packets that newly arrived, and those that counted as lost but have arrived.
 
-        What it passes over goes to `missing`.
+        Packets in its gaps go to `missing`.
         """
         self.late_at = None
         start, stop, gaps = report.start, report.stop, report.gaps
@@ -211,7 +215,7 @@ class PacedPath:
         return arrived, mistaken
 
     def _missed_at(self, number: int) -> float:
-        """Return when a packet was sent that has been given up since, or infinity: its round trip counts as any."""
+        """Return when a packet in `missing` or `expired` was sent, else infinity. Its round trip is a valid sample."""
         late = self.missing.get(number) or self.expired.get(number)
         return INFINITY if late is None else late.sent_at
 
@@ -231,7 +235,7 @@ class PacedPath:
                     arrived.append((late.piece, late.sent_at))
 
     def give_up(self, now: float) -> list[Piece]:
-        """Count everything on its way as lost, and return what it carries. A report may still say otherwise."""
+        """Count all packets in flight as lost, and return their pieces. A later report may still show an arrival."""
         for number, flight in self.outstanding.items():
             self.missing[number] = MissingPacket(flight, now, overtaken=False)
         self.late_at = None

@@ -1,4 +1,4 @@
-"""What an endpoint asks of its sending half, and what the sending halves share: the stream, its pieces, the counts."""
+"""The interface of the paced senders, and what they share: the stream, its pieces and the counters."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -16,12 +16,12 @@ from bicoastal.wan.checks import FieldError
 
 _new = tuple.__new__
 
-EXACT_PER_PATH = 12  # so many of a burst's last packets on each path are counted exactly
+EXACT_PER_PATH = 12  # the last packets of a burst, per path, are counted exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathChange:
-    """A path has stopped answering, or does so again."""
+    """A path has stopped answering, or answers again."""
 
     path_id: int
     up: bool
@@ -29,10 +29,10 @@ class PathChange:
 
 
 class PacedSender(ABC):
-    """Paced transmission of a stream over the paths it is given.
+    """Paced transmission of a stream over one or more paths.
 
-    give_up_s: it fails when nothing has arrived for so long although something is under way.
-    failure: why it has given up, one sentence. changes: what the endpoint is to tell of the paths.
+    give_up_s: the sender fails if data is in flight and nothing has arrived for this time. failure: the reason of a
+    failure, one sentence, else empty. changes: changes of the paths, for the endpoint to report.
     Raises ValueError when a path's MTU leaves no room for data.
     """
 
@@ -42,7 +42,7 @@ class PacedSender(ABC):
         self.room_bytes = min(view.mtu_bytes for view in views) - DATA_OVERHEAD_BYTES
         if self.room_bytes < 1:
             raise FieldError("mtu_bytes", f"{min(view.mtu_bytes for view in views)} leaves no room for data")
-        self.carriers: list[PacedPath] = []  # the paths that carry data: those that are up, else those that may be
+        self.carriers: list[PacedPath] = []  # the paths that carry data: those that are up, else the suspects
         self.stream = OutgoingStream()
         self.token = 0
         self.failure = ""
@@ -50,46 +50,46 @@ class PacedSender(ABC):
         self.packets = self.repairs = self.probes = self.timeouts = self.spurious = 0
         self.in_flight_bytes = 0
         self._give_up_s = give_up_s
-        self._waiting_since: float | None = None  # for anything to arrive
+        self._waiting_since: float | None = None  # since when an arrival is awaited
 
     @abstractmethod
     def on_report(self, report: Report, now: float) -> None:
-        """Take what the far end says has arrived."""
+        """Process a report of the far end on what has arrived."""
 
     @abstractmethod
     def fill(self, now: float, out: list[Datagram]) -> None:
-        """Append the packets that are to be handed out now."""
+        """Append to `out` the packets that are due."""
 
     @abstractmethod
     def timer(self) -> float:
-        """Return when something is due, or infinity."""
+        """Return when the next action is due, or infinity."""
 
     @abstractmethod
     def on_timer(self, now: float) -> None:
-        """Serve the timers that have expired, except for sending."""
+        """Handle the expired timers, except for sending."""
 
     def begin(self, now: float) -> None:
-        """The handshake is over."""
+        """Start sending: the handshake is complete."""
         if self.stream.end:
             self.offer(now)
 
     def offer(self, now: float) -> None:
-        """The stream has grown."""
+        """Note that the stream has grown."""
         if self._waiting_since is None:
             self._waiting_since = now
 
     @property
     def idle(self) -> bool:
-        """Whether everything offered is known to have arrived."""
+        """Whether all octets of the stream are known to have arrived."""
         return self.stream.released == self.stream.end
 
     def set_rate(self, path_id: int, rate_bps: float, overhead_bytes: int) -> None:
-        """Pace a path at `rate_bps`, `overhead_bytes` counted on top of each IP packet, from its next packet on."""
+        """Set a path's rate from its next packet on, with `overhead_bytes` counted on top of each IP packet."""
         self.paths[path_id].set_rate(rate_bps, overhead_bytes)
         self._reshare()
 
     def path_answers(self, path_id: int, now: float) -> None:
-        """The path has brought something from the far end: it can be used."""
+        """Note that a packet of the far end has arrived on the path: the path can be used."""
         path = self.paths[path_id]
         path.late_at = None
         if path_id in self.path_set.unsettled:
@@ -109,7 +109,7 @@ class PacedSender(ABC):
             path.share = path.rate_bps / total_bps if total_bps else 0.0
 
     def _progress(self, now: float) -> None:
-        """Something new has arrived at the far end."""
+        """Note that new data has arrived at the far end."""
         self._waiting_since = None if self.idle else now
 
     def _check_patience(self, now: float) -> None:
@@ -118,19 +118,19 @@ class PacedSender(ABC):
 
 
 class PieceSender(PacedSender):
-    """Selective repeat of whichever kind: pieces go again, each time under a new packet number, until they are done.
+    """The base of the selective-repeat senders: a piece is sent, each time with a new packet number, until it arrives.
 
-    Pieces have one size, which fits the narrowest path, so that a repair can take any of them.
+    All pieces have one size, which fits the path with the smallest MTU. So a repair can use any path.
     """
 
     def __init__(self, views: Sequence[PathView], *, give_up_s: float, ack_delay_s: float = 0.0) -> None:
         super().__init__(views, give_up_s=give_up_s, ack_delay_s=ack_delay_s)
-        self._cursor = 0  # of the stream: what lies below has been cut into pieces
-        self._pieces: deque[Piece] = deque()  # of which the first has not arrived, in the order of the stream
-        self._again: deque[Piece] = deque()  # lost
+        self._cursor = 0  # the stream below this offset has been cut into pieces
+        self._pieces: deque[Piece] = deque()  # in the order of the stream; the first has not arrived
+        self._again: deque[Piece] = deque()  # lost, to be sent again
 
     def _settle(self, arrived: Sequence[SentPacket], now: float, *, news: bool = False) -> None:
-        """Take note of arrivals. news: there is some already."""
+        """Note arrivals. news: whether the report has already shown a new arrival."""
         for piece, _ in arrived:
             if piece is None:
                 continue
@@ -148,14 +148,14 @@ class PieceSender(PacedSender):
         self._progress(now)
 
     def _forgive(self, mistaken: Sequence[MissingPacket]) -> None:
-        """Take note that packets which counted as lost have arrived: `_lose` has accounted for them."""
+        """Note that packets which counted as lost have arrived. `_lose` has already updated the counts."""
         self.spurious += len(mistaken)
         for late in mistaken:
             if late.piece is not None:
                 late.piece.done = True
 
     def _lose(self, piece: Piece | None) -> None:
-        """Take note of a transmission that will not arrive; its piece goes again unless another is under way."""
+        """Note a lost transmission. Its piece is sent again, unless another transmission of it is in flight."""
         if piece is None:
             return
         piece.flying -= 1
@@ -172,9 +172,10 @@ class PieceSender(PacedSender):
         return piece
 
     def _left_on(self, path: PacedPath, at: float) -> int:
-        """Return how many more new packets this path will carry of those that the burst still has after the present.
+        """Return how many more new packets of the burst this path will carry after the present one.
 
-        at: when that departs, as the first that any path can send. Exact for the last ones, its share of them before.
+        at: when the present packet departs; no path can send one earlier. The number is exact near the end of the
+        burst. Before that it is the path's share of the packets that are left.
         """
         left = -(-(self.stream.end - self._cursor) // self.room_bytes)
         carriers = self.carriers
@@ -196,7 +197,7 @@ class PieceSender(PacedSender):
         return count
 
     def _send(self, path: PacedPath, piece: Piece, at: float, left: int | None, out: list[Datagram]) -> None:
-        """Hand out a transmission of a piece that departs at `at`."""
+        """Append a transmission of a piece that departs at `at`."""
         start, size = piece.start, piece.stop - piece.start
         if piece.tries:
             self.repairs += 1
@@ -208,7 +209,7 @@ class PieceSender(PacedSender):
         self._emit(path, piece, self.stream.read(start, size), flags, at, left, out)
         path.departed(at, size)
 
-    def _emit(  # noqa: PLR0917  (keywords cost time, and one is made per packet)
+    def _emit(  # noqa: PLR0917 (keywords cost time, and this runs once per packet)
         self, path: PacedPath, piece: Piece | None, payload: Buffer, flags: int, at: float, left: int | None,
         out: list[Datagram],
     ) -> None:  # fmt: skip

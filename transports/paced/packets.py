@@ -1,6 +1,6 @@
-"""What travels between the two ends: four kinds of frame in UDP datagrams, each under a CRC and the connection's token.
+"""The wire format: four kinds of frame in UDP datagrams, each with a CRC and the connection's token.
 
-All numbers are unsigned and big-endian. Every frame begins alike::
+All numbers are unsigned and big-endian. Every frame begins with::
 
     crc32 (4) of all that follows | kind (1) | token (8)
 
@@ -10,11 +10,11 @@ All numbers are unsigned and big-endian. Every frame begins alike::
     REPORT   path (1) | flags (1) | echo (8) | delay (4) | start (8) | stop (8) | rate (4) | overhead (2)
              | count (2) | count × ( gap start - start (4) | gap length (4) )
 
-A packet number is never used twice on a path, so a report tells which transmission it speaks of, and no timestamp has
-to travel with the data. Rates are in kbit/s: what the client's controller allows the server, on this path, with
-`overhead` bytes counted on top of each IP packet.
+A packet number is never used twice on a path. So a report identifies each transmission, and data needs no timestamp.
+Rates are in kbit/s: the rate that the client's controller grants to the server on this path, with `overhead` bytes
+counted on top of each IP packet.
 
-The simulator passes frames as they are; `bytes(frame)` encodes.
+The simulator passes frames as objects; `bytes(frame)` encodes one.
 """
 
 from itertools import pairwise
@@ -29,8 +29,8 @@ IP_UDP_BYTES = 20 + 8
 RATE_UNIT_BPS = 1000
 MAX_U32, MAX_U64 = 2**32 - 1, 2**64 - 1
 
-LAST = 0x01  # nothing else waits to be sent: report at once
-NAK = 0x01  # of a report: the packet `stop` is missing and later ones were thrown away (go-back-N)
+LAST = 0x01  # the sender has nothing else to send: report at once
+NAK = 0x01  # in a report: packet `stop` is missing, and later ones were dropped (go-back-N)
 
 _HELLO, _WELCOME, _DATA, _REPORT = 1, 2, 3, 4
 _CRC_BYTES = 4
@@ -45,11 +45,11 @@ _REPORT_HEADER_BYTES = _CRC_BYTES + _REPORT_STRUCT.size
 
 
 class MalformedFrameError(ValueError):
-    """These octets are no frame; the message says why in one sentence."""
+    """The octets are not a valid frame. The message says why in one sentence."""
 
 
 class Hello(NamedTuple):
-    """The client's offer. stamp: its clock in ns, which the answer repeats. rate_units: kbit/s for the server."""
+    """The client's offer. stamp: its clock in ns; the answer repeats it. rate_units: the server's rate, kbit/s."""
 
     token: int
     stamp: int
@@ -66,7 +66,7 @@ class Hello(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The server's answer; the first to arrive connects."""
+    """The server's answer to a HELLO. The first one that arrives establishes the connection."""
 
     token: int
     stamp: int
@@ -81,9 +81,9 @@ class Welcome(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Octets of the stream from `offset` on, or none in a packet that only asks for a report.
+    """Octets of the stream from `offset` on. A packet without octets only asks for a report.
 
-    number: of this transmission, on its path. behind: below `number - behind`, the sender wants no report any more.
+    number: of this transmission, on its path. behind: the sender needs no report on packets below `number - behind`.
     """
 
     token: int
@@ -99,9 +99,9 @@ class Data(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What has arrived on a path: of the packets in [start, stop), all but those in `gaps`.
+    """The acknowledgement of a path: of the packets in [start, stop), all have arrived except those in `gaps`.
 
-    echo: the packet that came last, `delay_us` before this report was sent. gaps: ascending, disjoint, half-open.
+    echo: the packet that arrived last, `delay_us` before this report was sent. gaps: ascending, disjoint, half-open.
     """
 
     token: int
@@ -132,12 +132,12 @@ Frame = Hello | Welcome | Data | Report
 
 
 def most_gaps(mtu_bytes: int) -> int:
-    """Return how many gaps a report may tell in one IP packet of `mtu_bytes`."""
+    """Return how many gaps a report in one IP packet of `mtu_bytes` can list."""
     return (mtu_bytes - IP_UDP_BYTES - _REPORT_HEADER_BYTES) // _GAP_STRUCT.size
 
 
 def decode(payload: bytes | Encodable) -> Frame:
-    """Return the frame of a payload; its octets are a view into it. Raises MalformedFrameError."""
+    """Return the frame of a payload. The data octets are a view into the payload. Raises MalformedFrameError."""
     if isinstance(payload, Hello | Welcome | Data | Report):
         return payload
     octets = bytes(payload)

@@ -1,4 +1,4 @@
-"""The receiving half: puts the stream together, and reports per path what has come and what is missing, at once."""
+"""The receivers: they reassemble the stream, and report for each path which packets arrived and which are missing."""
 
 from typing import Protocol
 
@@ -8,18 +8,18 @@ from bicoastal.transports.recovery.ranges import RangeSet
 from bicoastal.transports.stream import MessageAssembler
 from bicoastal.wan.units import INFINITY
 
-MOST_GAPS = 256  # in one report: 2 KiB, far more than a path loses per round trip unless it is nearly dead
-MOST_AHEAD = 2**31  # packets that can be missing in a row; no path holds as many, and a report could not tell
+MOST_GAPS = 256  # in one report: 2 KiB; a usable path has far fewer per round trip
+MOST_AHEAD = 2**31  # missing packets in a row; no path holds as many, and a report cannot list more
 
 
 class Receiving(Protocol):
-    """What an endpoint asks of its receiving half."""
+    """The interface of a receiver."""
 
     def on_data(self, path_id: int, packet: Data, now: float) -> bool:
-        """Take a packet; tell whether it completed a message. Raises StreamError."""
+        """Process a packet. Return whether it completed a message. Raises StreamError."""
 
     def messages(self) -> list[tuple[int, Buffer]]:
-        """Return, and forget, the complete messages, oldest first."""
+        """Remove and return the complete messages, oldest first."""
 
     def timer(self) -> float:
         """Return when a report is due, or infinity."""
@@ -29,7 +29,7 @@ class Receiving(Protocol):
 
 
 class Reassembly:
-    """The stream in order. Pieces are never cut anew when they are sent again, so their offsets identify them."""
+    """The stream in order. A piece keeps its limits when it is sent again, so its offset identifies it."""
 
     __slots__ = ("_assembler", "_next_offset", "_waiting")
 
@@ -39,7 +39,7 @@ class Reassembly:
         self._waiting: dict[int, Buffer] = {}
 
     def add(self, offset: int, piece: Buffer) -> bool:
-        """Take a piece; tell whether it completed a message. Raises StreamError."""
+        """Add a piece. Return whether it completed a message. Raises StreamError."""
         expected = self._next_offset
         waiting = self._waiting
         if offset != expected:
@@ -56,12 +56,12 @@ class Reassembly:
         return complete
 
     def messages(self) -> list[tuple[int, Buffer]]:
-        """Return, and forget, the complete messages."""
+        """Remove and return the complete messages."""
         return self._assembler.messages()
 
 
 class _Arrivals:
-    """The packet numbers of one path. missing: those below `expected` that have not come; below `floor` none counts."""
+    """The packet numbers of one path. missing: those from `floor` to `expected` that have not arrived."""
 
     __slots__ = ("due_at", "echo", "echo_at", "expected", "floor", "missing", "unreported")
 
@@ -78,8 +78,8 @@ class _Arrivals:
 class SelectiveReceiver:
     """Takes packets in any order, over any path.
 
-    A report goes out at once for a gap, for what fills one, and where the sender says that nothing else is to follow;
-    otherwise after `ack_every` packets or `ack_delay_s` after the first that was not reported.
+    A report is sent at once when a gap appears or is filled, and when the sender says that no packet follows.
+    Otherwise it is sent after `ack_every` packets, or `ack_delay_s` after the first packet that was not reported.
     """
 
     def __init__(self, *, paths: int, mtu_bytes: int, ack_every: int, ack_delay_s: float) -> None:
@@ -92,7 +92,7 @@ class SelectiveReceiver:
         self._due_at = INFINITY
 
     def on_data(self, path_id: int, packet: Data, now: float) -> bool:
-        """Take a packet. See `Receiving`."""
+        """Process a packet. See `Receiving`."""
         _, flags, number, behind, offset, payload = packet
         path = self._arrivals[path_id]
         expected = path.expected
@@ -106,7 +106,7 @@ class SelectiveReceiver:
             path.expected = number + 1
             urgent = True
         elif not path.missing.discard(number, number + 1):
-            path.due_at = self._due_at = min(path.due_at, now)  # a copy: the report on the first may be lost
+            path.due_at = self._due_at = min(path.due_at, now)  # a copy: the report on the first one may be lost
             return False
         else:
             urgent = True
@@ -125,7 +125,7 @@ class SelectiveReceiver:
         return bool(payload) and self._reassembly.add(offset, payload)
 
     def messages(self) -> list[tuple[int, Buffer]]:
-        """Return, and forget, the complete messages."""
+        """Remove and return the complete messages."""
         return self._reassembly.messages()
 
     def timer(self) -> float:
@@ -133,7 +133,7 @@ class SelectiveReceiver:
         return self._due_at
 
     def reports(self, now: float, token: int) -> list[Report]:
-        """Return the reports that are due, each for the path that it is about."""
+        """Return the reports that are due, one for each path."""
         if now < self._due_at:
             return []
         out = []
@@ -149,7 +149,7 @@ class SelectiveReceiver:
         start, stop = min(path.floor, path.expected), path.expected
         gaps = tuple(path.missing) if path.missing else ()
         if len(gaps) > self._most_gaps:
-            # They do not fit: the newest, and every other time the oldest, so that none stays untold.
+            # They do not all fit: newest and oldest take turns, so that each gap is reported.
             self._oldest_first = not self._oldest_first
             if self._oldest_first:
                 stop = gaps[self._most_gaps][0]

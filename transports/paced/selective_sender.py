@@ -1,11 +1,11 @@
 """Selective repeat over many paths, each paced at its rate; gaps are repaired as soon as they are reported.
 
 - A repair goes ahead of new data. It is a packet with a number of its own, so losing it shows like any other loss.
-- When nothing new is left, the last pieces are sent a second time, over another path where there is one, and so are
-  repairs: no single loss at the tail costs more than a round trip, and none waits for a timer.
-- A probe asks for what is unanswered after a round trip and a margin. A path from which several answers are late is
-  down: other paths carry what was on its way there.
-- A gap that turns out to be reordering teaches the path to wait that long before it repairs (as RFC 8985 §3.3.2 does).
+- When nothing new is left, the last pieces and the repairs are sent a second time, over another path if there is one.
+  So a single loss at the tail costs at most a round trip, and does not wait for a timer.
+- If packets stay unanswered for a round trip and a margin, a probe asks for a report. A path with several late answers
+  is down: other paths carry the data that was in flight there.
+- If a gap turns out to be reordering, the path waits that long before later repairs (as in RFC 8985 §3.3.2).
 """
 
 from collections import deque
@@ -19,39 +19,40 @@ from bicoastal.transports.paced.packets import LAST, Report
 from bicoastal.transports.paths.health import Belief
 from bicoastal.wan.units import INFINITY
 
-REORDERING_PERSISTS = 16  # losses after which reordering is forgotten: RFC 8985 §6.2 counts as many recoveries
-MOST_DOUBLINGS = PACED_HEALTH.lateness.most_doublings  # of what counts as late
-MOST_DOUBLED = 32  # repairs at the tail that are sent twice: what a burst of loss takes, not what a dead path held
-FIRST_PROBE_S = 1.0  # after the handshake, of a path that took no part in it
+REORDERING_PERSISTS = 16  # losses after which reordering is forgotten; RFC 8985 §6.2 has as many recoveries
+MOST_DOUBLINGS = PACED_HEALTH.lateness.most_doublings  # of the time after which an answer is late
+COPIED_TRANSMISSIONS = 2  # of a piece that is copied: itself and one copy
+MOST_DOUBLED = 32  # repairs at the tail that are sent twice: a burst of loss, not all that a dead path held
+FIRST_PROBE_S = 1.0  # after the handshake, of a path that had no part in it
 
 
 class SelectiveSender(PieceSender):
     """Selective repeat on reports, over every path.
 
-    ack_delay_s: how long the far end may wait before it reports. tail_copies: how many of the last packets of a burst,
-    per path, are sent twice. give_up_s: as for `PacedSender`.
+    ack_delay_s: how long the far end may delay a report. tail_copies: the number of last packets of a burst, per path,
+    that are sent twice. give_up_s: as for `PacedSender`.
     """
 
     def __init__(self, views: Sequence[PathView], *, ack_delay_s: float, tail_copies: int, give_up_s: float) -> None:
         super().__init__(views, give_up_s=give_up_s, ack_delay_s=ack_delay_s)
         self._tail: deque[Piece] = deque(maxlen=tail_copies * len(views))
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
-        """The handshake is over on one path: the others are asked for."""
+        """Start sending: the handshake is complete on one path. Probe the others."""
         self.path_set.probe_others(now, FIRST_PROBE_S)
         super().begin(now)
 
     def offer(self, now: float) -> None:
-        """The stream has grown: paths that were given up while there was nothing to send are tried again."""
+        """Note that the stream has grown. Probe paths whose probing had stopped while the sender was idle."""
         super().offer(now)
         for index, path in enumerate(self.paths):
             if path.health.belief is not Belief.UP and path.health.probe_at_s == INFINITY:
                 self.path_set.probe_from(index, now)
 
     def on_report(self, report: Report, now: float) -> None:
-        """Settle what the report covers; repair what is lost."""
+        """Settle the packets that the report covers, and queue repairs of the lost ones."""
         path = self.paths[report.path_id]
         arrived, mistaken = path.take(report, now)
         if path.health.belief is not Belief.UP:
@@ -66,7 +67,7 @@ class SelectiveSender(PieceSender):
             self._judge(path, now)
 
     def path_answers(self, path_id: int, now: float) -> None:
-        """The path can be used: it takes what is on its way on paths that do not answer."""
+        """Note that the path can be used. It takes the data that is in flight on paths that do not answer."""
         was_up = self.paths[path_id].health.belief is Belief.UP
         super().path_answers(path_id, now)
         if not was_up:
@@ -75,7 +76,7 @@ class SelectiveSender(PieceSender):
                     self._abandon(path, now)
 
     def _judge(self, path: PacedPath, now: float) -> None:
-        """Tell losses from reordering, and forget those that were certain long ago."""
+        """Decide which missing packets are lost and not reordered. Forget old losses."""
         patience_s = path.reordering_s
         certain_s = patience_s + path.srtt_s * 2.0 ** min(path.health.late_answers, MOST_DOUBLINGS)
         settled = []
@@ -84,7 +85,7 @@ class SelectiveSender(PieceSender):
             if late.lost:
                 if waited_s >= certain_s:
                     settled.append(number)
-            elif now >= late.noticed_at + patience_s:  # as the timer computes it, to the bit
+            elif now >= late.noticed_at + patience_s:  # the same expression as in the timer, so that both agree
                 late.lost = True
                 self._lose(late.piece)
         for number in settled:
@@ -92,13 +93,13 @@ class SelectiveSender(PieceSender):
         path.sure_losses += len(settled)
         if path.sure_losses >= REORDERING_PERSISTS:
             path.sure_losses, path.reordering_s = 0, 0.0
-            for late in path.missing.values():  # without patience they are lost at once, and no timer judges them again
+            for late in path.missing.values():  # without waiting time they are lost now: no timer looks at them again
                 if not late.lost:
                     late.lost = True
                     self._lose(late.piece)
 
     def _abandon(self, path: PacedPath, now: float) -> None:
-        """Let other paths carry what is on its way on this one."""
+        """Let other paths carry the data that is in flight on this one."""
         for piece in path.give_up(now):
             self._lose(piece)
 
@@ -120,13 +121,13 @@ class SelectiveSender(PieceSender):
         return at
 
     def _judgement_at(self, path: PacedPath) -> float:
-        for late in path.missing.values():  # in the order in which they were noticed, within a report's distance
+        for late in path.missing.values():  # in the order of `noticed_at`, nearly
             if not late.lost:
                 return late.noticed_at + path.reordering_s
         return INFINITY
 
     def on_timer(self, now: float) -> None:
-        """Repair packets that are missing for too long, and judge paths that do not answer."""
+        """Repair packets that have been missing too long, and judge paths that do not answer."""
         self._check_patience(now)
         for index, path in enumerate(self.paths):
             if path.reordering_s and path.missing and self._judgement_at(path) <= now:
@@ -135,7 +136,7 @@ class SelectiveSender(PieceSender):
                 self._on_late_answer(index, now)
 
     def _on_late_answer(self, index: int, now: float) -> None:
-        """Probe a path whose answer is late, and let others carry the data meanwhile."""
+        """Probe a path whose answer is late. Meanwhile other paths carry the data."""
         path, health = self.paths[index], self.paths[index].health
         was_suspect = health.belief is Belief.SUSPECT
         silent_s = now - (path.oldest_in_flight_s or now)
@@ -153,7 +154,7 @@ class SelectiveSender(PieceSender):
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def fill(self, now: float, out: list[Datagram]) -> None:
-        """Hand out what may depart within a packet time, in the order of departure, and the probes that are due."""
+        """Append the packets that may depart within a packet time, in the order of departure, and the due probes."""
         if self.path_set.probe_at_s <= now:
             for index in self.path_set.due_probes(now, idle=self.idle):
                 self._probe(self.paths[index], now, out)
@@ -179,7 +180,7 @@ class SelectiveSender(PieceSender):
             self._send_next(best, soonest, out)
 
     def _send_next(self, path: PacedPath, at: float, out: list[Datagram]) -> None:
-        """Send a repair, or else something new, or else a copy."""
+        """Send a repair if one waits, else a new piece, else a copy."""
         end = self.stream.end
         left: int | None = None
         if self._again:
@@ -205,7 +206,7 @@ class SelectiveSender(PieceSender):
         self._send(path, piece, at, left, out)
 
     def _copy(self, piece: Piece) -> None:
-        """Let a piece be sent a second time, over the next path that is up, or over the only one."""
+        """Queue a second transmission of a piece, on the next path that carries data, or on the only one."""
         count = len(self.paths)
         for step in range(1, count + 1):
             path = self.paths[(piece.path_id + step) % count]
@@ -214,11 +215,11 @@ class SelectiveSender(PieceSender):
                 return
 
     def _probe(self, path: PacedPath, now: float, out: list[Datagram]) -> None:
-        """Ask a silent path for a report: with data where no path answers, with nothing where others carry the data."""
+        """Ask a silent path for a report: with data if no path answers, else with an empty packet."""
         alone = self.path_set.none_up
         self.probes += 1
         if path.health.probes > 1:
-            self.timeouts += alone  # elsewhere a probe follows before the answer to the one before it can come
+            self.timeouts += alone  # with other paths up, a probe may precede the answer to the last one
             if path.rtt.srtt_s is None and not path.told_down:
                 path.told_down = True
                 self.changes.append(PathChange(path_id=path.path_id, up=False, detail="it has never answered"))

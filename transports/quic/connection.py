@@ -1,35 +1,28 @@
 """A QUIC connection for bulk data: aioquic's, with a short way for the packets that there are many of.
 
-aioquic does the handshake and whatever is rare: connection identifiers, limits, key updates, closing. Packets of
-STREAM, DATAGRAM and ACK frames are written and read here, and booked in `Flight` and `Received`, at less than half of
-what they cost there. Both ways share keys, packet numbers, streams and windows, so the peer sees one connection.
+aioquic does the handshake and everything rare: connection identifiers, limits, key updates, closing. This module reads
+and writes the packets of STREAM, DATAGRAM and ACK frames, and records them in `SentPackets` and `ReceivedPackets`. They
+cost less than half of what aioquic needs. Both ways share keys, packet numbers, streams and windows, so that the peer
+sees one connection.
 """
 
-from typing import Any
+from collections import deque
 
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.connection import (
-    END_STATES,
-    QuicConnection,
-    QuicConnectionError,
-    QuicConnectionState,
-    QuicReceiveContext,
-)
 from aioquic.quic.events import QuicEvent
-from aioquic.quic.packet import QuicTransportParameters
-from aioquic.tls import Epoch
 from cryptography import x509
 
 from bicoastal.transports.base import Rng
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.flight import Flight, Sent
+from bicoastal.transports.quic.aioquic_private import AioquicConnection, QuicConnectionError
 from bicoastal.transports.quic.frames import FrameReader
-from bicoastal.transports.quic.handshake import CONNECTION_ID_BYTES, with_globals
-from bicoastal.transports.quic.received import Received
+from bicoastal.transports.quic.packet_sender import Outgoing, PacketSender
+from bicoastal.transports.quic.received_packets import ReceivedPackets
 from bicoastal.transports.quic.recovery import ApplicationSpace, CountingWindow, Recovery
-from bicoastal.transports.quic.sending import Outgoing, Sending
-from bicoastal.transports.quic.streams import OutgoingControl, OutgoingMessage
+from bicoastal.transports.quic.sent_packets import SentPacket, SentPackets
+from bicoastal.transports.quic.streams import Incoming, OutgoingControl, OutgoingMessage
 from bicoastal.transports.quic.wire import (
+    CONNECTION_ID_BYTES,
     NUMBER_BYTES,
     RESERVED,
     TAG_BYTES,
@@ -40,7 +33,7 @@ from bicoastal.transports.quic.wire import (
 )
 from bicoastal.wan.units import INFINITY
 
-PEER = "peer"  # the only network address there is: a path of ours is one pair of addresses
+PEER = "peer"  # the only network address there is: a path is one pair of addresses
 MAX_ACK_DELAY_MS = 5  # told to the peer: our ACK timer, and what a real clock adds to it
 TIMER_SLACK_S = 1e-6  # aioquic's loss timer is set to sent + delay and tested as sent <= now - delay: rounding differs
 KEY_LIMIT_PACKETS = 1 << 22  # after which keys are updated: RFC 9001 §6.6 allows AES-GCM 2^23
@@ -50,25 +43,26 @@ _PING = b"\x01"
 class _AckOfAck:
     """The cargo of an ACK frame whose acknowledgement was asked for."""
 
-    def __init__(self, received: Received) -> None:
+    def __init__(self, received: ReceivedPackets) -> None:
         self._received = received
         self.outstanding = False
 
-    def on_acked(self, packet: Sent) -> None:
-        """The peer knows of everything up to the number it was told."""
+    def on_acked(self, packet: SentPacket) -> None:
+        """Forget what the peer now knows: everything up to the largest number of the ACK frame."""
         self._received.settle(packet.span[0])
         self.outstanding = False
 
-    def on_lost(self, packet: Sent) -> None:
-        """Ask again with a later ACK."""
+    def on_lost(self, packet: SentPacket) -> None:
+        """Let a later ACK ask again."""
         self.outstanding = False
 
 
-class BulkConnection(FrameReader):
+class BulkConnection:
     """One end of a connection, over one path.
 
-    flight, received: the books of the two directions. continuous: hand on incoming streams as they arrive, not whole.
-    The owner calls `receive`, `outgoing`, `timer`, `on_timer` and `next_event` in place of aioquic's verbs.
+    sent, received: the packets of the two directions. continuous: incoming streams are handed on as they arrive;
+    otherwise each one when it is whole. The owner calls `connect` (a client), `receive`, `outgoing`, `timer`,
+    `on_timer` and `next_event`.
     """
 
     def __init__(
@@ -77,129 +71,124 @@ class BulkConnection(FrameReader):
         configuration: QuicConfiguration,
         rng: Rng,
         pinned: x509.Certificate | None,
-        flight: Flight,
-        received: Received,
+        sent: SentPackets,
+        received: ReceivedPackets,
         path_id: int,
         continuous: bool,
         original_destination_connection_id: bytes | None = None,
     ) -> None:
-        super().__init__(
+        self.sent = sent
+        self.received = received
+        self.last_heard_s = -INFINITY
+        self._space = ApplicationSpace(received)
+        self._aioquic = AioquicConnection(
             configuration=configuration,
             rng=rng,
             pinned=pinned,
+            max_ack_delay_ms=MAX_ACK_DELAY_MS,
+            make_recovery=lambda send_probe: Recovery(
+                configuration=configuration, sent=sent, send_probe=send_probe, on_loss=self.look_again
+            ),
+            application_space=self._space,
+            make_window=CountingWindow,
+            make_receiver=lambda stream_id: Incoming(stream_id, continuous=continuous),
             original_destination_connection_id=original_destination_connection_id,
         )
-        self.flight = flight
-        self.received = received
-        self.sending = Sending(
+        self.packet_sender = PacketSender(
             path_id=path_id,
-            flight=flight,
+            sent=sent,
             datagram_bytes=configuration.max_datagram_size,
-            credit=self,
+            credit=self._aioquic,
             seal=self._seal,
         )
-        self.last_heard_s = -INFINITY
-        self._ended = False
-        self._continuous = continuous
-        self._rare = False  # aioquic may have something to send
-        self._accepted = 0  # packets of a datagram that aioquic took
+        self._recovery = self._aioquic.recovery
+        self._events: deque[QuicEvent] = deque()
+        self._frames = FrameReader(
+            aioquic=self._aioquic,
+            sent=sent,
+            packet_sender=self.packet_sender,
+            events=self._events,
+            look_again=self.look_again,
+        )
+        self._datagram_bytes = configuration.max_datagram_size
+        self._is_client = configuration.is_client
+        self._look = False  # aioquic may have something to send
         self._keys: tuple[Protection, Protection] | None = None  # to receive with, to send with
-        self._old_keys: Protection | None = None  # to receive with what left before an update
-        self._keys_end = 0  # the packet number at which they are to be updated
+        self._old_keys: Protection | None = None  # for packets that left before an update of the keys
+        self._keys_end = 0  # the packet number at which the keys are updated
+        self._update_wanted = False
         self._ack_of_ack = _AckOfAck(received)
         self._control: OutgoingControl | None = None
-        self._recovery = self._loss = Recovery(
-            configuration=configuration, flight=flight, send_probe=self._send_probe, on_loss=self.look_again
-        )
+
+    def connect(self, now: float) -> None:
+        """Begin the handshake. Only for a client, and once."""
+        self._aioquic.connect(PEER, now)
+
+    def close(self, *, error_code: int, reason: str) -> None:
+        """Close the connection, and tell the peer why."""
+        self._aioquic.close(error_code=error_code, reason_phrase=reason)
+        self._look = True
 
     def look_again(self) -> None:
-        """Ask aioquic what it has to send."""
-        self._rare = True
-
-    def _set_state(self, state: QuicConnectionState) -> None:
-        super()._set_state(state)
-        self._ended = state in END_STATES
-
-    def _initialize(self, peer_cid: bytes) -> None:
-        super()._initialize(peer_cid)
-        self._space = ApplicationSpace(self.received)
-        for epoch in (Epoch.INITIAL, Epoch.HANDSHAKE):
-            self._spaces[epoch].received_packets = CountingWindow(self._count_accepted)
-        self._spaces[Epoch.ONE_RTT] = self._space
-        self._loss.spaces = list(self._spaces.values())
-
-    def _serialize_transport_parameters(self) -> bytes:
-        def parameters(**values: Any) -> QuicTransportParameters:
-            return QuicTransportParameters(**(values | {"max_ack_delay": MAX_ACK_DELAY_MS}))
-
-        serialize = with_globals(QuicConnection._serialize_transport_parameters, QuicTransportParameters=parameters)
-        octets: bytes = serialize(self)
-        return octets
-
-    def _confirm_handshake(self) -> None:
-        super()._confirm_handshake()
-        self.flight.confirmed = True
-        self._update_keys()
+        """Ask aioquic at the next `outgoing` what it has to send."""
+        self._look = True
 
     @property
     def packet_bytes(self) -> int:
         """How many octets of frames a packet holds."""
-        return self._max_datagram_size - 1 - len(self._peer_cid.cid) - NUMBER_BYTES - TAG_BYTES
+        return self._datagram_bytes - 1 - len(self._aioquic.peer_connection_id) - NUMBER_BYTES - TAG_BYTES
 
     @property
     def is_open(self) -> bool:
-        """Tell whether application data can be sent: this end's handshake is complete, and nobody has closed."""
-        return self._keys is not None and not self._ended
+        """Tell whether application data can be sent: this end's handshake is complete, and no end has closed."""
+        return self._keys is not None and not self._aioquic.ended
 
     # -- what the application offers ----------------------------------------------------------------------------------
 
     def open_message(self, message_id: int, data: Buffer) -> None:
         """Send a message on a stream of its own. Only while `is_open`."""
-        stream_id = self.get_next_available_stream_id(is_unidirectional=True)
-        stream = self._get_or_create_stream_for_send(stream_id)
-        message = OutgoingMessage(stream_id, message_id, data, packet_bytes=self.packet_bytes)
-        stream.sender = message
-        self.sending.add(stream, message)
-        self._rare = self._rare or stream.is_blocked
+        packet_bytes = self.packet_bytes
+        stream, message = self._aioquic.open_stream(
+            lambda stream_id: OutgoingMessage(stream_id, message_id, data, packet_bytes=packet_bytes)
+        )
+        self.packet_sender.add(stream, message)
+        self._look = self._look or stream.is_blocked
 
     def append_control(self, data: bytes) -> None:
         """Send octets on the control stream, the first that this end opens. Only while `is_open`."""
         if self._control is None:
-            stream_id = self.get_next_available_stream_id(is_unidirectional=True)
-            stream = self._get_or_create_stream_for_send(stream_id)
-            self._control = OutgoingControl(stream_id, packet_bytes=self.packet_bytes)
-            stream.sender = self._control
-            self.sending.add(stream, self._control)
+            packet_bytes = self.packet_bytes
+            stream, self._control = self._aioquic.open_stream(
+                lambda stream_id: OutgoingControl(stream_id, packet_bytes=packet_bytes)
+            )
+            self.packet_sender.add(stream, self._control)
         self._control.append(data)
 
-    def credit_left(self) -> int:
-        """Return how much new stream data the peer takes."""
-        return self._remote_max_data - self._remote_max_data_used
-
-    def use_credit(self, size: int) -> None:
-        """Use some of it."""
-        self._remote_max_data_used += size
+    def finish_stream(self, stream_id: int) -> None:
+        """End this end's half of a stream that the peer has opened; nothing was sent on it."""
+        self._aioquic.send_stream_data(stream_id, b"", end_stream=True)
 
     def probe(self, now: float) -> None:
-        """Let something leave that asks for an answer: what the handshake still owes, or a PING.
+        """Send something that asks for an acknowledgement: CRYPTO data that the handshake still owes, or a PING.
 
         RFC 9002 §6.2.3 lets an endpoint send unacknowledged CRYPTO data earlier than the probe timer would, a limited
         number of times.
         """
-        if self._handshake_confirmed:
-            self.flight.probe(now)
+        if self._aioquic.confirmed:
+            self.sent.probe(now)
         else:
-            self._loss.reschedule_data(now=now)
-            self._rare = True
+            self._recovery.reschedule_data(now=now)
+            self._look = True
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> bool:
         """Take the payload of a UDP datagram; tell whether every packet in it was genuine."""
-        if self._ended:
+        aioquic = self._aioquic
+        if aioquic.ended:
             return False
         keys = self._keys
-        if keys is not None and data[:1] and data[0] & 0xC0 == 0x40 and data[1:9] == self.host_cid:
+        if keys is not None and data[:1] and data[0] & 0xC0 == 0x40 and data[1:9] == aioquic.host_cid:
             try:
                 number, first, payload = keys[0].unprotect(data, CONNECTION_ID_BYTES, self.received.expected)
             except Rejected:
@@ -224,161 +213,156 @@ class BulkConnection(FrameReader):
                 return True
         return self._receive_slow(data, now)
 
-    def request_key_update(self) -> None:
-        """Update the keys now; before the handshake is confirmed, as soon as it is (RFC 9001 §6.1)."""
-        super().request_key_update()
-        self._update_keys()
-
-    def _update_keys(self) -> None:
-        """Do at once what aioquic would do with its next packet."""
-        pair = self._cryptos[Epoch.ONE_RTT]
-        if self._keys is not None and pair._update_key_requested:
-            pair._update_key("local_update")
-            self._follow_keys(-INFINITY)
-
     def _receive_fast(self, number: int, payload: bytes, now: float) -> None:
         received = self.received
         if not received.add(number, now):
             return
         self.last_heard_s = now
         try:
-            eliciting = self._frames(payload, now)
+            eliciting = self._frames.read(payload, now)
         except QuicConnectionError as error:
-            self.close(error_code=error.error_code, frame_type=error.frame_type, reason_phrase=error.reason_phrase)
-            self._rare = True
+            self._aioquic.close(
+                error_code=error.error_code, frame_type=error.frame_type, reason_phrase=error.reason_phrase
+            )
+            self._look = True
             return
-        self._close_at = now + self._idle_timeout()
+        if self._look:
+            self._follow(now)
+        self._aioquic.keep_alive(now)
         if eliciting:
             received.owe(now)
 
     def _receive_slow(self, data: bytes, now: float) -> bool:
         """Let aioquic have a datagram; tell whether it took every packet in it."""
         count, sound = count_packets(data, id_bytes=CONNECTION_ID_BYTES)
-        self._accepted = 0
-        if self._network_paths or not self._is_client:
-            if self._spaces:
+        aioquic = self._aioquic
+        accepted = 0
+        if aioquic.get_peer_address() is not None or not self._is_client:
+            if aioquic.initialized:
                 self._space.now = now
-                self.flight.next_number = self._packet_number
-            super().receive_datagram(data, PEER, now)
-        self._rare = True
-        if self._spaces and self._space.ack_at is not None:
+                self.sent.next_number = aioquic.next_number
+            accepted = aioquic.receive(data, PEER, now)
+        self._look = True
+        self._follow(now)
+        if aioquic.initialized and self._space.ack_at is not None:
             self._space.ack_at = None
             self.received.owe(now)
-        if self._handshake_complete:
-            self._follow_keys(now)
-        if self._accepted:
+        if accepted:
             self.last_heard_s = now
-        return sound and self._accepted == count
+        return sound and accepted == count
+
+    def _follow(self, now: float) -> None:
+        """Take over what aioquic has come to: events, the end of the handshake, keys that the peer has updated."""
+        aioquic = self._aioquic
+        self._events += aioquic.drain_events()
+        if aioquic.confirmed:
+            self.sent.confirmed = True
+        if aioquic.complete:
+            self._follow_keys(now)
+        self._update_keys(now)
 
     def _follow_keys(self, now: float) -> None:
         """Use the keys that aioquic uses: at the end of the handshake, and after the peer has updated them."""
-        pair = self._cryptos[Epoch.ONE_RTT]
-        if not (pair.recv.is_valid() and pair.send.is_valid()):
+        pair = self._aioquic.keys
+        if pair is None:
             return
         keys = self._keys
         if keys is None:
-            self.flight.peer_ack_delay_s = self._loss.max_ack_delay
+            self.sent.peer_ack_delay_s = self._recovery.max_ack_delay
             if self._recovery.handshake_rtt_s is not None:
-                self.flight.rtt.sample(self._recovery.handshake_rtt_s, now, handshake=True)
+                self.sent.rtt.sample(self._recovery.handshake_rtt_s, now, handshake=True)
             self._keys = Protection(pair.recv), Protection(pair.send)
         elif keys[0].secret != pair.recv.secret:
             self._old_keys = keys[0]
             self._keys = Protection(pair.recv, keys[0]), Protection(pair.send, keys[1])
         else:
             return
-        self._keys_end = self._packet_number + KEY_LIMIT_PACKETS
+        self._keys_end = self._aioquic.next_number + KEY_LIMIT_PACKETS
 
-    def _count_accepted(self) -> None:
-        self._accepted += 1
+    def request_key_update(self, now: float = -INFINITY) -> None:
+        """Update the keys now; before the handshake is confirmed, as soon as it is (RFC 9001 §6.1)."""
+        self._update_wanted = True
+        self._update_keys(now)
 
-    def _payload_received(
-        self, context: QuicReceiveContext, plain: bytes, crypto_frame_required: bool = False
-    ) -> tuple[bool, bool]:
-        self._accepted += 1
-        return super()._payload_received(context, plain, crypto_frame_required)
+    def _update_keys(self, now: float) -> None:
+        if self._update_wanted and self._keys is not None and self._aioquic.confirmed:
+            self._update_wanted = False
+            self._aioquic.update_keys()
+            self._follow_keys(now)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def outgoing(self, now: float) -> list[Outgoing]:
         """Return, and forget, what is to be sent; departures never decrease."""
         out: list[Outgoing] = []
-        sending = self.sending
-        if self._rare or not self._handshake_confirmed:
-            depart_at = max(now, sending.last_departure_s)
-            datagrams = super().datagrams_to_send(now) if self._network_paths else []
+        aioquic, packet_sender = self._aioquic, self.packet_sender
+        if self._look or not aioquic.confirmed:
+            depart_at = max(now, packet_sender.last_departure_s)
+            datagrams = aioquic.datagrams_to_send(now) if aioquic.get_peer_address() is not None else []
             if self._recovery.expired:
                 self._recovery.expired = False
-                if len(datagrams) == 1:  # RFC 9002 §6.2.4: two, lest the next expiry be twice as far
+                if len(datagrams) == 1:  # RFC 9002 §6.2.4: two, since otherwise the next expiry is twice as far
                     self._recovery.reschedule_data(now=now)
-                    datagrams += super().datagrams_to_send(now)
+                    datagrams += aioquic.datagrams_to_send(now)
             for data, _ in datagrams:
                 out.append(Outgoing(data, depart_at))
-                sending.packets += 1
-            self._rare = self._aioquic_waits()
-            if self._handshake_complete and self._keys is None:
-                self._follow_keys(now)
-        if self._keys is None or self._ended:
+                packet_sender.packets += 1
+            self._look = aioquic.has_pending()
+            self._follow(now)
+        if self._keys is None or aioquic.ended:
             return out
         if self.received.ack_at <= now:
             out.append(self._acknowledge(now))
-        out += sending.fill(now)
+        out += packet_sender.fill(now)
         return out
 
     def _acknowledge(self, now: float) -> Outgoing:
         frame, largest, ask = self.received.frame(now)
-        depart_at = max(now, self.sending.last_departure_s)
+        depart_at = max(now, self.packet_sender.last_departure_s)
         ask = ask and not self._ack_of_ack.outstanding
         number, packet = self._seal(frame + _PING if ask else frame)
         if ask:
             self._ack_of_ack.outstanding = True
-            self.flight.sent(Sent(number, depart_at, len(packet), self._ack_of_ack, span=(largest, largest)))
-        self.sending.packets += 1
+            self.sent.add(SentPacket(number, depart_at, len(packet), self._ack_of_ack, span=(largest, largest)))
+        self.packet_sender.packets += 1
         return Outgoing(packet, depart_at)
 
     def _seal(self, frames: bytes) -> tuple[int, bytes]:
         """Return the next packet number and its packet."""
-        number = self._packet_number
-        self._packet_number = number + 1
-        if number >= self._keys_end and self._handshake_confirmed:
+        aioquic = self._aioquic
+        number = aioquic.take_number()
+        if number >= self._keys_end and aioquic.confirmed:
             self.request_key_update()
         keys = self._keys
         if keys is None:
             raise RuntimeError("there are no keys yet")
-        return number, keys[1].protect(self._peer_cid.cid, number, frames)
-
-    def _aioquic_waits(self) -> bool:
-        """Tell whether aioquic still has something to send: the window did not let it."""
-        return bool(
-            self._close_pending
-            or self._handshake_done_pending
-            or self._probe_pending
-            or self._ping_pending
-            or self._retire_connection_ids
-            or self._streams_blocked_pending
-            or any(not identifier.was_sent for identifier in self._host_cids)
-        )
+        return number, keys[1].protect(aioquic.peer_connection_id, number, frames)
 
     # -- time and events ----------------------------------------------------------------------------------------------
 
     def timer(self) -> float:
         """Return when `on_timer` or `outgoing` is due (inf: never)."""
-        at = INFINITY if self._close_at is None else self._close_at
-        if self._ended:
+        aioquic = self._aioquic
+        close_at = aioquic.close_at
+        at = INFINITY if close_at is None else close_at
+        if aioquic.ended:
             return at
-        if not self._handshake_confirmed and self._close_at is not None:
-            at = min(at, (super().get_timer() or INFINITY) + TIMER_SLACK_S)
+        if close_at is not None and not aioquic.confirmed:
+            at = min(at, (aioquic.get_timer() or INFINITY) + TIMER_SLACK_S)
         if self._keys is not None:
-            at = min(at, self.received.ack_at, self.flight.timer(), self.sending.pace_at)
+            at = min(at, self.received.ack_at, self.sent.timer(), self.packet_sender.pace_at)
         return at
 
     def on_timer(self, now: float) -> None:
-        """Do what is due."""
-        closing = self._close_at is not None and now >= self._close_at
-        if closing or not self._handshake_confirmed:
-            super().handle_timer(now)
-            self._rare = True
-        if self._keys is not None and not self._ended:
-            self.flight.on_timer(now)
+        """Let aioquic's timer and the loss timer act, if their time has come."""
+        aioquic = self._aioquic
+        close_at = aioquic.close_at
+        if (close_at is not None and now >= close_at) or not aioquic.confirmed:
+            aioquic.handle_timer(now)
+            self._look = True
+            self._follow(now)
+        if self._keys is not None and not aioquic.ended:
+            self.sent.on_timer(now)
 
     def next_event(self) -> QuicEvent | None:
         """Return aioquic's oldest event, or None."""

@@ -10,7 +10,7 @@ from bicoastal.transports.congestion.base import CongestionControl
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from bicoastal.transports.quic.congestion import QuicAdaptive, QuicCubic, QuicReno
 from bicoastal.transports.quic.credentials import Credentials, credentials_of
-from bicoastal.transports.quic.link import QuicLink
+from bicoastal.transports.quic.path_connection import PathConnection
 from bicoastal.wan.checks import FieldError
 
 MAX_MESSAGE_ID = (1 << 64) - 1
@@ -21,28 +21,30 @@ class QuicParameters:
     """What can be set on every QUIC.
 
     congestion: "cubic" (RFC 9438, with HyStart++, RFC 9406), "reno" or "adaptive", the same as TCP's here.
-    initial_window: packets (RFC 9002 §7.2). after_idle: what becomes of the window between bursts, "keep" (RFC 9002
-    has no rule but pacing, §7.7), "decay" (RFC 2861, as Linux's TCP) or "restart". Raises ValueError naming the field.
+    initial_window_segments: full-sized packets in the initial window (RFC 9002 §7.2).
+    after_idle: what happens to the window between bursts. "keep": nothing (RFC 9002 has no rule but pacing, §7.7).
+    "decay": RFC 2861, as in Linux's TCP. "restart": RFC 5681 §4.1.
+    Raises FieldError.
     """
 
     congestion: Literal["cubic", "reno", "adaptive"] = "cubic"
-    initial_window: int = 10
+    initial_window_segments: int = 10
     after_idle: Literal["keep", "decay", "restart"] = "keep"
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if self.initial_window < 1:
-            raise FieldError("initial_window", f"{self.initial_window} is less than 1")
+        if self.initial_window_segments < 1:
+            raise FieldError("initial_window_segments", f"{self.initial_window_segments} is less than 1")
 
     def controller(self) -> Callable[[int], CongestionControl]:
         """Return what makes a congestion controller for packets of `mss_bytes`."""
 
         def make(mss_bytes: int) -> CongestionControl:
             if self.congestion == "reno":
-                return QuicReno(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
+                return QuicReno(mss_bytes=mss_bytes, initial_window_segments=self.initial_window_segments)
             if self.congestion == "adaptive":
-                return QuicAdaptive(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
-            return QuicCubic(mss_bytes=mss_bytes, initial_window_segments=self.initial_window)
+                return QuicAdaptive(mss_bytes=mss_bytes, initial_window_segments=self.initial_window_segments)
+            return QuicCubic(mss_bytes=mss_bytes, initial_window_segments=self.initial_window_segments)
 
         return make
 
@@ -57,7 +59,7 @@ class QuicEndpoint(Endpoint):
     def __init__(
         self, context: EndpointContext, parameters: QuicParameters, *, credentials: Credentials | None = None
     ) -> None:
-        self._link = QuicLink(
+        self._link = PathConnection(
             role=context.role,
             view=context.paths[0],
             rng=context.rng,

@@ -1,14 +1,14 @@
-"""What the frames of an authenticated 1-RTT packet ask for: the common ones are read here, the rare ones by aioquic."""
+"""Acts on the frames of an authenticated 1-RTT packet. The common ones are read here, the others by aioquic."""
 
-from aioquic.quic.connection import QuicConnectionError, QuicReceiveContext
-from aioquic.quic.events import DatagramFrameReceived
+from collections import deque
+from collections.abc import Callable
+
+from aioquic.quic.events import DatagramFrameReceived, QuicEvent
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
-from aioquic.quic.stream import FinalSizeError, QuicStream, StreamFinishedError
-from aioquic.tls import Epoch
 
-from bicoastal.transports.quic.flight import Flight
-from bicoastal.transports.quic.handshake import SeededConnection
-from bicoastal.transports.quic.sending import Sending
+from bicoastal.transports.quic.aioquic_private import AioquicConnection, FinalSizeError, QuicConnectionError
+from bicoastal.transports.quic.packet_sender import PacketSender
+from bicoastal.transports.quic.sent_packets import SentPackets
 from bicoastal.transports.quic.streams import Incoming
 from bicoastal.transports.quic.wire import ACK_DELAY_EXPONENT, FrameError, read_ack, read_varint
 from bicoastal.transports.recovery.ranges import Range
@@ -16,26 +16,37 @@ from bicoastal.transports.recovery.ranges import Range
 _KNOWN = frozenset((0x00, 0x01, 0x02, 0x03, *range(0x08, 0x10), 0x30, 0x31))  # RFC 9000 §19, RFC 9221 §4
 
 
-class FrameReader(SeededConnection):
-    """A connection that acts on frames.
+class FrameReader:
+    """Acts on frames.
 
-    flight: told of acknowledgements. sending: asked whether streams are finished by them. A subclass sets both, and
-    `_rare` to False; it becomes true when aioquic may have something to send.
+    sent: is told of acknowledgements. packet_sender: is asked whether they finish streams. events: what is received is
+    appended to it. look_again: is called when aioquic may have something to send.
     """
 
-    flight: Flight
-    sending: Sending
-    _continuous: bool
-    _rare: bool
+    def __init__(
+        self,
+        *,
+        aioquic: AioquicConnection,
+        sent: SentPackets,
+        packet_sender: PacketSender,
+        events: deque[QuicEvent],
+        look_again: Callable[[], None],
+    ) -> None:
+        self._aioquic = aioquic
+        self._sent = sent
+        self._packet_sender = packet_sender
+        self._new_events = events
+        self._look_again = look_again
 
-    def _frames(self, payload: bytes, now: float) -> bool:
+    def read(self, payload: bytes, now: float) -> bool:
         """Act on the frames of a packet; tell whether it asks for an acknowledgement. Raises QuicConnectionError."""
         at, eliciting, size = 0, False, len(payload)
         try:
             while at < size:
                 kind = payload[at]
                 if kind not in _KNOWN:
-                    return self._rare_frames(payload[at:], now) or eliciting
+                    self._look_again()
+                    return self._aioquic.handle_frames(payload[at:], now) or eliciting
                 at += 1
                 if 0x08 <= kind < 0x10:
                     eliciting = True
@@ -56,29 +67,16 @@ class FrameReader(SeededConnection):
             raise QuicConnectionError(code, kind, str(error)) from error
         return eliciting
 
-    def _rare_frames(self, payload: bytes, now: float) -> bool:
-        """Let aioquic act on the rest of a packet."""
-        self._rare = True
-        context = QuicReceiveContext(
-            epoch=Epoch.ONE_RTT,
-            host_cid=self.host_cid,
-            network_path=self._network_paths[0],
-            quic_logger_frames=None,
-            time=now,
-            version=self._version,
-        )
-        return super()._payload_received(context, payload)[0]
-
     def _ack_frame(self, ranges: list[Range], delay: int, now: float) -> None:
-        flight = self.flight
-        flight.next_number = self._packet_number
-        self._loss.peer_completed_address_validation = True
+        sent = self._sent
+        sent.next_number = self._aioquic.next_number
+        self._aioquic.recovery.peer_completed_address_validation = True
         try:
-            flight.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
+            sent.on_ack(ranges, (delay << ACK_DELAY_EXPONENT) * 1e-6, now)
         except ValueError as error:
             raise QuicConnectionError(QuicErrorCode.PROTOCOL_VIOLATION, QuicFrameType.ACK, str(error)) from error
-        if self.sending.finished():
-            self._rare = True  # aioquic forgets the streams, and may grant the peer new ones
+        if self._packet_sender.finished():
+            self._look_again()  # aioquic forgets the streams, and may grant the peer new ones
 
     def _datagram_frame(self, kind: int, payload: bytes, at: int) -> int:
         stop = len(payload)
@@ -87,7 +85,7 @@ class FrameReader(SeededConnection):
             stop = at + length
             if stop > len(payload):
                 raise FrameError("a DATAGRAM frame is cut short")
-        self._events.append(DatagramFrameReceived(data=payload[at:stop]))
+        self._new_events.append(DatagramFrameReceived(data=payload[at:stop]))
         return stop
 
     def _stream_frame(self, kind: int, payload: bytes, at: int) -> int:
@@ -100,17 +98,15 @@ class FrameReader(SeededConnection):
             stop = at + length
             if stop > len(payload):
                 raise FrameError("a STREAM frame is cut short")
-        self._assert_stream_can_receive(kind, stream_id)
-        try:
-            stream = self._streams.get(stream_id) or self._get_or_create_stream(kind, stream_id)
-        except StreamFinishedError:
+        stream = self._aioquic.receiving_stream(kind, stream_id)
+        if stream is None:
             return stop
         receiver = stream.receiver
         if not isinstance(receiver, Incoming):
-            receiver = self._replace_receiver(stream)
+            raise TypeError(f"stream {stream_id} is received by {receiver!r}")
         end = offset + stop - at
         fresh = end - receiver.highest_offset
-        limit = self._local_max_data
+        limit = self._aioquic.receive_limit
         if fresh > 0:
             if end > stream.max_stream_data_local:
                 raise QuicConnectionError(QuicErrorCode.FLOW_CONTROL_ERROR, kind, "Over stream data limit")
@@ -119,20 +115,7 @@ class FrameReader(SeededConnection):
             limit.used += fresh
         event = receiver.take(offset, memoryview(payload)[at:stop], fin=bool(kind & 1))
         if event is not None:
-            self._events.append(event)
+            self._new_events.append(event)
         if limit.used * 2 > limit.value or end * 2 > stream.max_stream_data_local or stream.is_finished:
-            self._rare = True
+            self._look_again()
         return stop
-
-    def _get_or_create_stream(self, frame_type: int, stream_id: int) -> QuicStream:
-        stream = super()._get_or_create_stream(frame_type, stream_id)
-        self._replace_receiver(stream)
-        return stream
-
-    def _replace_receiver(self, stream: QuicStream) -> Incoming:
-        """Give a stream that aioquic has just made a receiver of ours."""
-        receiver = stream.receiver
-        if not isinstance(receiver, Incoming):
-            receiver = Incoming(stream.stream_id or 0, continuous=self._continuous)
-            stream.receiver = receiver
-        return receiver

@@ -1,23 +1,28 @@
-"""What aioquic's connection sees where it has its own loss recovery and its own books of what was received.
+"""The objects that aioquic's connection uses in place of its own loss recovery and received packet numbers.
 
-Initial and Handshake packets stay in aioquic's hands. 1-RTT packets are passed on to `Flight` and `Received`.
+aioquic handles Initial and Handshake packets. 1-RTT packets are passed on to `SentPackets` and `ReceivedPackets`.
 """
 
 from collections.abc import Callable
 
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.connection import QuicConnectionError
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
-from aioquic.quic.packet_builder import QuicDeliveryState, QuicSentPacket
-from aioquic.quic.rangeset import RangeSet as AioquicRangeSet
-from aioquic.quic.recovery import QuicPacketNumberWindow, QuicPacketPacer, QuicPacketRecovery, QuicPacketSpace
 
-from bicoastal.transports.quic.flight import Flight, Sent
-from bicoastal.transports.quic.received import Received
+from bicoastal.transports.quic.aioquic_private import (
+    AioquicRangeSet,
+    HandshakeRecovery,
+    QuicConnectionError,
+    QuicDeliveryState,
+    QuicPacketNumberWindow,
+    QuicPacketSpace,
+    QuicSentPacket,
+)
+from bicoastal.transports.quic.received_packets import ReceivedPackets
+from bicoastal.transports.quic.sent_packets import SentPacket, SentPackets
 
 
 class Frames:
-    """The frames of a packet that aioquic wrote: it is told their fate once, as its handlers expect."""
+    """The frames of a packet that aioquic wrote. Its handlers are told once whether they arrived."""
 
     __slots__ = ("_on_loss", "_packet")
 
@@ -25,13 +30,13 @@ class Frames:
         self._packet = packet
         self._on_loss = on_loss
 
-    def on_acked(self, packet: Sent) -> None:
-        """Tell them that they have arrived, unless they were told otherwise before."""
+    def on_acked(self, packet: SentPacket) -> None:
+        """Tell the handlers that the frames arrived, unless they were told of a loss before."""
         if not packet.lost:
             self._tell(QuicDeliveryState.ACKED)
 
-    def on_lost(self, packet: Sent) -> None:
-        """Tell them that they are to be sent again."""
+    def on_lost(self, packet: SentPacket) -> None:
+        """Tell the handlers that the frames must be sent again."""
         self._tell(QuicDeliveryState.LOST)
         self._on_loss()
 
@@ -40,73 +45,44 @@ class Frames:
             handler(state, *arguments)
 
 
-class Unpaced(QuicPacketPacer):
-    """No pacing: what aioquic sends by itself is a handful of packets."""
-
-    def update_rate(self, congestion_window: int, smoothed_rtt: float) -> None:
-        """Do nothing, so that there is no rate."""
-
-
-class Recovery(QuicPacketRecovery):
-    """aioquic's loss recovery for the handshake, `Flight` for everything after it.
-
-    expired: its probe timer has, and a second probe is to follow the first.
-    """
+class Recovery(HandshakeRecovery):
+    """aioquic's loss recovery for the handshake, `SentPackets` for everything after it."""
 
     def __init__(
         self,
         *,
         configuration: QuicConfiguration,
-        flight: Flight,
+        sent: SentPackets,
         send_probe: Callable[[], None],
         on_loss: Callable[[], None],
     ) -> None:
-        super().__init__(
-            congestion_control_algorithm="reno",
-            initial_rtt=configuration.initial_rtt,
-            max_datagram_size=configuration.max_datagram_size,
-            peer_completed_address_validation=not configuration.is_client,
-            send_probe=send_probe,
-        )
-        self._pacer = Unpaced(max_datagram_size=configuration.max_datagram_size)
-        self._flight = flight
+        super().__init__(configuration=configuration, send_probe=send_probe)
+        self._sent = sent
         self._on_loss = on_loss
-        self.expired = False
 
     @property
     def bytes_in_flight(self) -> int:
-        """What is in flight, in all spaces."""
-        return self._flight.in_flight + int(self._cc.bytes_in_flight)
+        """Bytes in flight, in all packet-number spaces."""
+        return self._sent.in_flight + super().bytes_in_flight
 
     @property
     def congestion_window(self) -> int:
-        """The window that our own controller sets."""
-        return int(self._flight.congestion.cwnd_bytes)
-
-    @property
-    def handshake_rtt_s(self) -> float | None:
-        """The round trip that the handshake has shown, if it has."""
-        return self._rtt_latest if self._rtt_initialized else None
+        """The window of this package's controller, bytes."""
+        return int(self._sent.congestion.cwnd_bytes)
 
     def get_probe_timeout(self, *, include_max_ack_delay: bool = True) -> float:
-        """Return the PTO, of which aioquic makes idle and closing periods."""
-        if self._flight.rtt.srtt_s is None:
+        """Return the PTO, from which aioquic computes idle and closing periods."""
+        if self._sent.rtt.srtt_s is None:
             return float(super().get_probe_timeout(include_max_ack_delay=include_max_ack_delay))
-        return self._flight.pto_s
-
-    def on_loss_detection_timeout(self, *, now: float) -> None:
-        """Do what the handshake's timer is due for."""
-        before = self._pto_count
-        super().on_loss_detection_timeout(now=now)
-        self.expired = self._pto_count > before
+        return self._sent.pto_s
 
     def on_packet_sent(self, *, packet: QuicSentPacket, space: QuicPacketSpace) -> None:
-        """Book a packet that aioquic has written."""
+        """Record a packet that aioquic has written."""
         if not space.is_application_data:
             super().on_packet_sent(packet=packet, space=space)
         elif packet.is_ack_eliciting:
             frames = Frames(packet, self._on_loss)
-            self._flight.sent(Sent(packet.packet_number, packet.sent_time or 0.0, packet.sent_bytes, frames))
+            self._sent.add(SentPacket(packet.packet_number, packet.sent_time or 0.0, packet.sent_bytes, frames))
 
     def on_ack_received(
         self, *, ack_rangeset: AioquicRangeSet, ack_delay: float, now: float, space: QuicPacketSpace
@@ -116,15 +92,15 @@ class Recovery(QuicPacketRecovery):
             super().on_ack_received(ack_rangeset=ack_rangeset, ack_delay=ack_delay, now=now, space=space)
             return
         try:
-            self._flight.on_ack([(r.start, r.stop) for r in reversed(ack_rangeset)], ack_delay, now)
+            self._sent.on_ack([(r.start, r.stop) for r in reversed(ack_rangeset)], ack_delay, now)
         except ValueError as error:
             raise QuicConnectionError(QuicErrorCode.PROTOCOL_VIOLATION, QuicFrameType.ACK, str(error)) from error
 
 
 class _Numbers:
-    """`Received` as the two collections that aioquic keeps of packet numbers."""
+    """`ReceivedPackets` as the two collections that aioquic keeps of packet numbers."""
 
-    def __init__(self, received: Received, space: "ApplicationSpace") -> None:
+    def __init__(self, received: ReceivedPackets, space: "ApplicationSpace") -> None:
         self._received = received
         self._space = space
 
@@ -136,13 +112,13 @@ class _Numbers:
         return number in self._received
 
     def __len__(self) -> int:
-        return 0  # aioquic need not trim them
+        return 0  # so that aioquic does not trim them
 
 
 class ApplicationSpace(QuicPacketSpace):
     """The packet-number space of 1-RTT packets, for those that aioquic receives; `now` is to be set before it does."""
 
-    def __init__(self, received: Received) -> None:
+    def __init__(self, received: ReceivedPackets) -> None:
         self._received = received
         super().__init__(is_application_data=True)
         self.now = 0.0
@@ -157,11 +133,11 @@ class ApplicationSpace(QuicPacketSpace):
 
     @expected_packet_number.setter
     def expected_packet_number(self, value: int) -> None:
-        """Do nothing: `Received` knows."""
+        """Do nothing: `ReceivedPackets` keeps this number."""
 
 
 class CountingWindow(QuicPacketNumberWindow):
-    """The handshake's received packet numbers, that tells of duplicates: they are genuine."""
+    """The packet numbers received in a handshake space. It reports duplicates, which are genuine packets."""
 
     def __init__(self, on_duplicate: Callable[[], None]) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from bicoastal.transports.base import Endpoint, EndpointContext
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
-from bicoastal.transports.quic.link import MIN_MTU_BYTES
+from bicoastal.transports.quic.path_connection import MIN_MTU_BYTES
 from bicoastal.transports.registry import TransportSpec
 
 

@@ -1,4 +1,4 @@
-"""QUIC streams without copying: in place of aioquic's buffers, under the same connection.
+"""QUIC streams without copies, in place of aioquic's buffers.
 
 A message is a stream of its own: its identifier (an unsigned 64-bit integer in network order), its octets, and FIN.
 The control stream has no end, and is read as it arrives.
@@ -8,10 +8,10 @@ from abc import abstractmethod
 
 from aioquic.quic.events import StreamDataReceived
 from aioquic.quic.packet import QuicStreamFrame
-from aioquic.quic.stream import FinalSizeError, QuicStreamReceiver, QuicStreamSender
 
 from bicoastal.transports.events import Buffer
-from bicoastal.transports.quic.flight import Sent
+from bicoastal.transports.quic.aioquic_private import FinalSizeError, QuicStreamSender, StreamReceiver
+from bicoastal.transports.quic.sent_packets import SentPacket
 from bicoastal.transports.quic.wire import encode_varint
 from bicoastal.transports.recovery.ranges import RangeSet
 
@@ -77,23 +77,23 @@ class OutgoingStream(QuicStreamSender):
         offset = (start | (3 << 62 if self._offset_bytes == 8 else 2 << 30)).to_bytes(self._offset_bytes, "big")
         return b"".join((b"%c%b%b" % (kind, self._id, offset), *self.read(start, stop)))
 
-    def on_acked(self, packet: Sent) -> None:
-        """Octets have arrived."""
+    def on_acked(self, packet: SentPacket) -> None:
+        """Note that octets have arrived."""
         self._delivered.add(*packet.span)
         if self._lost:
             self._lost.discard(*packet.span)
         if self._fixed_end and self._delivered.total == self.end:
             self.is_finished = True
 
-    def on_lost(self, packet: Sent) -> None:
-        """Octets are to be sent again, those that another packet brought excepted."""
+    def on_lost(self, packet: SentPacket) -> None:
+        """Send octets again, except those that another packet has delivered."""
         missing = self._delivered.add(*packet.span)
         for start, stop in missing:
             self._delivered.discard(start, stop)
             self._lost.add(start, stop)
 
     def reset(self, error_code: int) -> None:
-        """The peer wants no more (STOP_SENDING); whoever sends is to find out by `stopped`."""
+        """Note that the peer refuses more data (STOP_SENDING). The sender reads `stopped`."""
         self.stopped = True
 
 
@@ -130,8 +130,8 @@ class OutgoingControl(OutgoingStream):
         """Return queued octets."""
         return [bytes(self._octets[start - self._begin : stop - self._begin])]
 
-    def on_acked(self, packet: Sent) -> None:
-        """Octets have arrived: forget those before the first gap."""
+    def on_acked(self, packet: SentPacket) -> None:
+        """Note that octets have arrived, and forget those before the first gap."""
         super().on_acked(packet)
         for start, stop in self._delivered:
             if start <= self._begin < stop:
@@ -140,14 +140,14 @@ class OutgoingControl(OutgoingStream):
             break
 
 
-class Incoming(QuicStreamReceiver):
-    """What one end receives on a stream: in pieces, by reference, in whatever order they come.
+class Incoming(StreamReceiver):
+    """What one end receives on a stream: pieces by reference, in any order.
 
-    continuous: hand octets on as soon as they are in order; otherwise all at once when the last is here.
+    continuous: octets are handed on as soon as they are in order; otherwise all at once, after the last has arrived.
     """
 
     def __init__(self, stream_id: int, *, continuous: bool) -> None:
-        super().__init__(stream_id=stream_id, readable=True)
+        super().__init__(stream_id)
         self._continuous = continuous
         self._received = RangeSet()
         self._pieces: list[tuple[int, Buffer]] = []
@@ -158,9 +158,9 @@ class Incoming(QuicStreamReceiver):
         return self.take(frame.offset, frame.data, fin=frame.fin)
 
     def take(self, offset: int, data: Buffer, *, fin: bool) -> StreamDataReceived | None:
-        """Take octets; return what is thereby ready. Raises FinalSizeError (RFC 9000 §4.5)."""
+        """Take octets; return the event of those that are now ready. Raises FinalSizeError (RFC 9000 §4.5)."""
         stop = offset + len(data)
-        if fin or self._final_size is not None:
+        if fin or self.final_bytes is not None:
             self._check_final_size(stop, fin=fin)
         self.highest_offset = max(self.highest_offset, stop)
         if self.is_finished:
@@ -168,7 +168,7 @@ class Incoming(QuicStreamReceiver):
         view = memoryview(data)
         for start, end in self._received.add(offset, stop):
             self._pieces.append((start, view[start - offset : end - offset]))
-        complete = self._received.total == self._final_size
+        complete = self._received.total == self.final_bytes
         if complete:
             self.is_finished = True
         if complete or self._continuous:
@@ -176,13 +176,13 @@ class Incoming(QuicStreamReceiver):
         return None
 
     def _check_final_size(self, stop: int, *, fin: bool) -> None:
-        final = self._final_size
+        final = self.final_bytes
         if final is not None and (stop > final or (fin and stop != final)):
             raise FinalSizeError("Cannot change final size")
         if fin:
             if stop < self.highest_offset:
                 raise FinalSizeError("Data received beyond final size")
-            self._final_size = stop
+            self.final_bytes = stop
 
     def _hand_on(self, complete: bool) -> StreamDataReceived | None:
         pieces = self._pieces
@@ -199,4 +199,4 @@ class Incoming(QuicStreamReceiver):
         data = b"".join(piece for _, piece in pieces[:count])
         del pieces[:count]
         self._handed = at
-        return StreamDataReceived(data=data, end_stream=complete, stream_id=self._stream_id or 0)
+        return StreamDataReceived(data=data, end_stream=complete, stream_id=self.stream_id)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from aioquic._buffer import Buffer as AioquicBuffer
 from aioquic.quic.crypto import CIPHER_SUITES, CryptoContext, derive_key_iv_hp
 from aioquic.quic.packet import pull_quic_header
 from cryptography.exceptions import InvalidTag
@@ -10,8 +9,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bicoastal.transports.events import Buffer
+from bicoastal.transports.quic.aioquic_private import AioquicBuffer
 from bicoastal.transports.recovery.ranges import Range
+from bicoastal.wan.checks import FieldError
 
+CONNECTION_ID_BYTES = 8
 TAG_BYTES = 16  # RFC 9001 §5.3
 NUMBER_BYTES = 4  # of packet numbers sent: enough for 2^31 packets in flight (RFC 9000 §17.1)
 KEY_PHASE = 0x04
@@ -22,13 +24,13 @@ _BLOCK_BYTES = 16
 
 
 class FrameError(ValueError):
-    """A frame that cannot be parsed, in a packet that was authenticated: the peer is broken."""
+    """A frame that cannot be parsed, in an authenticated packet: the peer violates the protocol."""
 
 
 def encode_varint(value: int) -> bytes:
     """Return `value` as a variable-length integer (RFC 9000 §16). Raises ValueError below 0 and above 2^62 - 1."""
     if value < 0:
-        raise ValueError(f"value: {value} is negative")
+        raise FieldError("value", f"{value} is negative")
     if value < 1 << 6:
         return value.to_bytes(1, "big")
     if value < 1 << 14:
@@ -37,7 +39,7 @@ def encode_varint(value: int) -> bytes:
         return (value | 2 << 30).to_bytes(4, "big")
     if value < 1 << 62:
         return (value | 3 << 62).to_bytes(8, "big")
-    raise ValueError(f"value: {value} does not fit into 62 bits")
+    raise FieldError("value", f"{value} does not fit into 62 bits")
 
 
 def read_varint(octets: bytes, at: int) -> tuple[int, int]:
@@ -102,7 +104,7 @@ def read_ack(octets: bytes, at: int, *, ecn: bool) -> tuple[list[Range], int, in
     return ranges, delay, at
 
 
-class Rejected(Exception):  # noqa: N818  it is an outcome, not an error
+class Rejected(Exception):  # noqa: N818 (an outcome, not an error)
     """A packet that is not authentic."""
 
 
@@ -113,16 +115,16 @@ class OtherPhase(Exception):  # noqa: N818
 class Protection:
     """Protects, or unprotects, short-header packets with the keys of one direction (RFC 9001 §5.3, §5.4).
 
-    The keys are those that aioquic's handshake has set up in `context`. After an update of them, another `Protection`
-    is made of it and of its `predecessor`, whose header keys remain (RFC 9001 §6).
+    The keys are those that aioquic's handshake has set up in `context`. After a key update, a new `Protection` is made
+    from it and from its `predecessor`, which gives the header keys (RFC 9001 §6).
     Raises ValueError for a cipher suite other than AES-GCM.
     """
 
     def __init__(self, context: CryptoContext, predecessor: "Protection | None" = None) -> None:
         if context.cipher_suite is None or context.secret is None or context.version is None:
-            raise ValueError("context: it has no keys yet")
+            raise FieldError("context", "it has no keys yet")
         if CIPHER_SUITES[context.cipher_suite][1] == b"chacha20-poly1305":
-            raise ValueError("cipher_suite: only AES-GCM is protected here")
+            raise FieldError("cipher_suite", "only AES-GCM is protected here")
         key, iv, header_key = derive_key_iv_hp(
             cipher_suite=context.cipher_suite, secret=context.secret, version=context.version
         )
@@ -177,9 +179,9 @@ class Protection:
 
 
 def count_packets(data: bytes, *, id_bytes: int) -> tuple[int, bool]:
-    """Return how many QUIC packets a datagram holds, and whether it can be told from first to last.
+    """Return how many QUIC packets a datagram holds, and whether all of it could be parsed.
 
-    id_bytes: the length of the connection identifier in short headers. What follows the last packet may be padding.
+    id_bytes: the length of the connection identifier in short headers. Padding may follow the last packet.
     """
     buffer = AioquicBuffer(data=data)
     count = start = 0

@@ -1,1 +1,1 @@
-"""RDMA NICs' loss recovery: go-back-N, and selective repeat driven by a timeout."""
+"""Loss recovery as RDMA network cards do it: go-back-N, and selective repeat driven by a timeout."""

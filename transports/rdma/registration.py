@@ -1,10 +1,12 @@
-"""The transports `rdma-gbn` and `rdma-sr`, as the registry sees them."""
+"""The specifications of the transports `rdma-gbn` and `rdma-sr`."""
 
 from bicoastal.transports.b4.controller import make_controller
 from bicoastal.transports.b4.parameters import RdmaParameters
 from bicoastal.transports.b4.registration import make_endpoint, make_selective_receiver
 from bicoastal.transports.base import Endpoint, EndpointContext
-from bicoastal.transports.rdma.endpoints import GoBackSender, InOrderReceiver, TimeoutSender
+from bicoastal.transports.rdma.go_back_sender import GoBackSender
+from bicoastal.transports.rdma.in_order_receiver import InOrderReceiver
+from bicoastal.transports.rdma.timeout_sender import TimeoutSender
 from bicoastal.transports.registry import TransportSpec
 
 

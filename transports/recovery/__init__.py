@@ -1,1 +1,1 @@
-"""What every reliable transport needs to notice and mend loss: RTT, ranges, RACK-TLP, PRR."""
+"""What a reliable transport needs to detect and repair losses: RTT, ranges, RACK-TLP, PRR."""

@@ -1,15 +1,17 @@
-"""Second copies of repairs: a lost repair would cost another round trip, so a repair may go twice."""
+"""Second copies of repairs. A lost repair costs another round trip, so a repair may be sent twice."""
 
 from heapq import heappop, heappush
 
 from bicoastal.transports.recovery.rack import SentPacket
 from bicoastal.wan.units import INFINITY
 
+TRANSMISSIONS = 2  # of a repair that is planned here: itself and one copy
+
 
 class RepairCopies:
-    """Which repairs are to go a second time, and when; and which duplicates were therefore asked for.
+    """The repairs that the sender sends a second time, and the duplicates that it therefore expects.
 
-    due_s: when `take` has something, inf for never.
+    due_s: the time from which `take` returns a repair; inf where none waits.
     """
 
     __slots__ = ("_copied", "_waiting", "due_s")
@@ -20,12 +22,12 @@ class RepairCopies:
         self.due_s = INFINITY
 
     def plan(self, packet: SentPacket, at_s: float) -> None:
-        """Have a repair sent again at `at_s`, unless it is acknowledged or lost by then."""
+        """Plan a second copy of a repair at `at_s`. It is dropped if the repair is acknowledged or lost by then."""
         heappush(self._waiting, (at_s, packet.start, packet))
         self.due_s = self._waiting[0][0]
 
     def take(self, now: float) -> list[SentPacket]:
-        """Return, and forget, what is due."""
+        """Return the repairs whose second copy is due, and remove them."""
         waiting, due = self._waiting, []
         while waiting and waiting[0][0] <= now:
             packet = heappop(waiting)[2]
@@ -36,17 +38,17 @@ class RepairCopies:
         return due
 
     def expected(self, start: int) -> bool:
-        """Tell whether a duplicate reported at offset `start` was sent on purpose; each is expected once."""
+        """Return whether the sender sent the duplicate at offset `start` on purpose; each is expected once."""
         if start in self._copied:
             self._copied.discard(start)
             return True
         return False
 
     def cancel(self) -> None:
-        """Send none of what waits: all is acknowledged. Reports of duplicates may still come, and are expected."""
+        """Drop all planned copies: everything is acknowledged. Reports of earlier duplicates stay expected."""
         self._waiting.clear()
         self.due_s = INFINITY
 
     def forget(self) -> None:
-        """Expect no more reports: whatever was sent is long through."""
+        """Expect no more reports of duplicates: every copy left long ago."""
         self._copied.clear()

@@ -6,7 +6,7 @@ from bicoastal.wan.checks import FieldError
 
 
 class ProportionalRateReduction:
-    """The accounts of one recovery episode; sizes are bytes.
+    """The counts of bytes in one recovery episode; sizes are bytes.
 
     While more than ssthresh is in flight, what is delivered is answered in the proportion ssthresh / RecoverFS. Below
     that, the bound is conservation (PRR-CRB), or slow start (PRR-SSRB) where an ACK is a SafeACK: it moves SND.UNA and

@@ -4,9 +4,12 @@ from collections import deque
 
 from bicoastal.wan.units import INFINITY
 
+REORDERING_RTTS = 1 / 4  # the reordering window before any DSACK, in least round trips (RFC 8985 §6.2 step 4)
+SHOWN_BY = 3  # segments reported behind a loss that make a reordering window needless (RFC 8985 §6.2 step 4)
+
 
 class SentPacket:
-    """A segment in the sender's books. Offsets are stream offsets [start, stop); times are seconds.
+    """A segment that was sent. Offsets are stream offsets [start, stop); times are seconds.
 
     transmissions: how often it was sent. retransmitted_s: when it was sent a second time, inf if never. order: place of
     its latest transmission among all of the connection's.
@@ -99,7 +102,7 @@ class Rack:
             self.newest_sent_s = packet.sent_s
 
     def duplicate_reported(self, una: int, next_offset: int) -> None:
-        """A DSACK came: a repair was needless, so allow for more reordering, once per round (§6.2 step 4)."""
+        """Widen the reordering window, at most once per round: a DSACK showed a needless repair (§6.2 step 4)."""
         if una > self._round_stop:
             self._round_stop = next_offset
             self._mult = min(self._mult + 1, 20)
@@ -113,9 +116,9 @@ class Rack:
 
     def window_s(self, min_rtt_s: float, srtt_s: float, *, in_recovery: bool, sacked_segments: int) -> float:
         """Return the reordering window in seconds (§6.2 step 4)."""
-        if not self.reordering_seen and (in_recovery or sacked_segments >= 3):
+        if not self.reordering_seen and (in_recovery or sacked_segments >= SHOWN_BY):
             return 0.0
-        return min(self._mult * min_rtt_s / 4, srtt_s)
+        return min(self._mult * min_rtt_s * REORDERING_RTTS, srtt_s)
 
     def detect(self, now: float, window_s: float) -> list[SentPacket]:
         """Return the packets that are lost by now, in the order they were sent, and set `deadline` (§6.2 step 5)."""
@@ -160,6 +163,6 @@ class Rack:
         return expired
 
     def restore(self, packets: list[SentPacket]) -> None:
-        """Put packets back that were marked lost too soon; they keep their place in the order of sending."""
+        """Put back packets that were marked lost too soon. They keep their place in the order of sending."""
         entries = [(packet.sent_s, packet.order, packet) for packet in packets]
         self._order = deque(sorted([*self._order, *entries], key=lambda entry: entry[1]))

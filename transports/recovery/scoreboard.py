@@ -117,13 +117,13 @@ class Scoreboard:
         return None
 
     def resent(self, packet: SentPacket) -> None:
-        """Note that the packet from `next_lost` is on its way again."""
+        """Note that the packet that `next_lost` returned was sent again."""
         heappop(self._lost)
         packet.lost = False
         self.in_flight += packet.stop - packet.start
 
     def restore(self) -> list[SentPacket]:
-        """Put back in flight, and return, what was marked lost but not sent again: it is only late."""
+        """Put packets back in flight that were marked lost and not sent again, and return them."""
         late = [packet for _, packet in self._lost if packet.lost and not packet.done]
         self._lost.clear()
         for packet in late:

@@ -1,4 +1,4 @@
-"""Whether a loss episode was one: what was marked lost in it, and what of that was wrong (RFC 3522, RFC 3708)."""
+"""Whether a loss episode was needless: the packets marked lost, and the marks that were wrong (RFC 3522, RFC 3708)."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ class LossMarks:
             marks[packet.start] = marks.get(packet.start, 0) + 1
 
     def disprove(self, start: int, *, once: bool = False) -> bool:
-        """Take back all marks, or one, of the packet at `start`; tell whether they were the last there were."""
+        """Remove one mark, or all, of the packet at `start`; return whether no mark is left."""
         marks = self._marks
         left = marks.get(start, 0)
         if not left:
@@ -36,5 +36,5 @@ class LossMarks:
         return not marks
 
     def clear(self) -> None:
-        """Forget the episode: it is over."""
+        """Remove all marks: the episode is over."""
         self._marks.clear()

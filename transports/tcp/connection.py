@@ -1,4 +1,4 @@
-"""A TCP connection as an endpoint: handshake, acknowledgements, and the two halves joined (RFC 9293)."""
+"""A TCP connection as an endpoint: the handshake, the sending half and the receiving half (RFC 9293)."""
 
 from collections import deque
 from collections.abc import Callable
@@ -148,7 +148,7 @@ class TcpEndpoint(Endpoint):
         return None if at == INFINITY else at
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Run every timer that is due."""
         if self._state is State.ESTABLISHED:
             self.sender.on_timer(now)
             deadline = self.receiver.ack_deadline
@@ -367,7 +367,7 @@ class TcpEndpoint(Endpoint):
                     self._events.append(MessageReceived(message_id=message_id, data=data))
             if echoed_s is not None and now >= self._next_rtt_s:
                 self._next_rtt_s = now + RTT_INTERVAL_S
-                receiver.on_rtt(max(now - echoed_s, TICK_S), now)  # within a tick there is no telling
+                receiver.on_rtt(max(now - echoed_s, TICK_S), now)  # the clock cannot resolve less than a tick
 
     def _unacceptable(self, offset: int, payload: Buffer, now: float) -> None:
         """Take nothing from a segment that is old or beyond the window, but answer it (RFC 9293 §3.10.7.4).

@@ -12,9 +12,9 @@ from bicoastal.transports.recovery.undo import LossMarks
 
 
 class LossEpisode:
-    """The present episode of a sender, if there is one, and its dealings with congestion control.
+    """The sender's current loss episode, if there is one, and its calls of congestion control.
 
-    active: there is one. timed_out: a timeout began it, or came in it. stop: the offset whose acknowledgement ends it.
+    active: an episode is open. timed_out: a timeout began it or happened in it. stop: its end, an acknowledged offset.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class LossEpisode:
         self._marks = LossMarks()
         self._flight_bytes = self._last_flight_bytes = 0  # the most in flight in this round, and in the one before
 
-    # -- what the sender tells of its flights --------------------------------------------------------------------------
+    # -- notes from the sender -----------------------------------------------------------------------------------------
 
     def window_bytes(self) -> float:
         """Return what may be in flight: the congestion window, or PRR's where that governs."""
@@ -59,7 +59,7 @@ class LossEpisode:
         self._prr.on_sent(size)
 
     def note_flight(self) -> None:
-        """Note that what is in flight has just become more."""
+        """Note that the bytes in flight have increased."""
         self._flight_bytes = max(self._flight_bytes, self._board.in_flight)
 
     def next_round(self) -> None:
@@ -67,7 +67,7 @@ class LossEpisode:
         self._last_flight_bytes, self._flight_bytes = self._flight_bytes, self._board.in_flight
 
     def next_burst(self) -> None:
-        """Note that the application sends again after everything had been acknowledged: what was, is settled."""
+        """Note that a new burst begins after everything was acknowledged: earlier marks no longer count."""
         self._marks.clear()
 
     # -- loss ----------------------------------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ class LossEpisode:
         self.stop = sent_to
 
     def mended_by_probe(self, packet: SentPacket, now: float) -> None:
-        """A tail loss probe has mended the loss of `packet`: congestion, in an episode that is over at once (§7.4.2).
+        """Reduce the window because a probe repaired the loss of `packet`; the episode ends at once (§7.4.2).
 
-        By then another burst may have begun, whose window idle time has decayed: that is what is reduced.
+        Another burst may have begun by then, and idle time has decayed its window. The decayed window is reduced.
         """
         if self.active:
             return
@@ -142,10 +142,10 @@ class LossEpisode:
         """
         return max(in_flight, self._flight_bytes, self._last_flight_bytes)
 
-    # -- the way out ---------------------------------------------------------------------------------------------------
+    # -- the end of an episode -----------------------------------------------------------------------------------------
 
     def on_ack(self, ack: int, now: float, *, delivered: int, lost: int, advanced: bool) -> None:
-        """Take an acknowledgement up to `ack` in an active episode: go on, or end it."""
+        """Process an acknowledgement up to `ack` in an active episode: update the PRR window or end the episode."""
         if ack >= self.stop:
             if not self.timed_out:
                 self._congestion.on_recovery_end(now)
@@ -157,16 +157,16 @@ class LossEpisode:
             )
 
     def disprove(self, start: int, *, once: bool = False) -> None:
-        """The packet at `start` was not lost after all. Once that is so for all of an episode, the episode is undone.
+        """Note that the packet at `start` was not lost. Undo an episode when that holds for all its packets.
 
-        Also when it is over: the DSACK of a repair comes after the acknowledgement of all that was sent before it.
-        once: only one of its transmissions was needless.
+        It also works after the end of the episode. The DSACK of a repair comes after the acknowledgement of everything
+        sent before it. once: only one transmission of the packet was needless.
         """
         if self._marks.disprove(start, once=once):
             self._undo()
 
     def disprove_timeout(self) -> None:
-        """An original has arrived behind its repair: a single one shows that a timeout was needless (RFC 4015 §3.2)."""
+        """Note that an original arrived after its repair. One shows that a timeout was needless (RFC 4015 §3.2)."""
         if self.timed_out:
             self._undo()
 

@@ -31,7 +31,7 @@ class _Block:
 
 
 class Receiver:
-    """What arrived, and what the peer is to be told about it.
+    """The octets that arrived, and the acknowledgements that the peer must get.
 
     The connection calls `on_data` per data segment, reads the attributes below, and calls `acked` whenever a segment
     with an acknowledgement leaves.
@@ -207,7 +207,7 @@ class Receiver:
         self._duplicate = None  # RFC 2883 §4: each duplicate is reported once
 
     def take_messages(self) -> list[tuple[int, Buffer]]:
-        """Return, and forget, the messages (message_id, data) that are complete, oldest first."""
+        """Return the complete messages (message_id, data), oldest first, and remove them."""
         return self._assembler.messages()
 
     def _on_irregular_data(self, offset: int, payload: Buffer, now: float) -> bool:
@@ -245,7 +245,7 @@ class Receiver:
         return blocks[0].start == expected and self._deliver_first_block(now)
 
     def _insert(self, offset: int, stop: int, payload: Buffer) -> None:
-        """Put [offset, stop) where it belongs, joining the blocks it overlaps or touches."""
+        """Insert [offset, stop) and join it with the blocks that it overlaps or touches."""
         starts, blocks = self._starts, self._blocks
         low = bisect_right(starts, offset)
         if low and blocks[low - 1].stop >= offset:

@@ -1,4 +1,4 @@
-"""TCP's sending half: what may go now, and what an acknowledgement, or its absence, tells.
+"""TCP's sending half: what it may send now, and how it reacts to acknowledgements and to timeouts.
 
 Works in unbounded stream offsets; the connection maps them to sequence numbers. Loss is found by RACK-TLP (RFC 8985),
 the window after a loss is governed by PRR (RFC 9937), the timeout by RFC 6298.

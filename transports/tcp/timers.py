@@ -1,7 +1,7 @@
-"""The timers behind a flight's tail: retransmission timeout (RFC 6298), tail loss probe (RFC 8985 §7), repair timeout.
+"""The timers for the end of a flight: retransmission timeout (RFC 6298), tail loss probe (RFC 8985 §7), repair timeout.
 
-A congestion controller that knows when to expect an acknowledgement may ask for a repair timeout (`RepairTimeout`): it
-then stands in the place of the probe, sooner than that. Times are seconds.
+A congestion controller that knows when an acknowledgement is due may ask for a repair timeout (`RepairTimeout`). That
+timeout replaces the probe and is earlier. Times are seconds.
 """
 
 from bicoastal.transports.congestion.base import CongestionControl
@@ -15,9 +15,9 @@ SILENCE = 1.5
 
 
 class TailLossProbe:
-    """The probe that is under way, if there is one (RFC 8985 §7.1: TLP.end_seq and TLP.is_retrans).
+    """The outstanding tail loss probe, if there is one (RFC 8985 §7.1: TLP.end_seq and TLP.is_retrans).
 
-    packet: the one that it repeats, None where it carries new data.
+    packet: the packet that the probe repeats; None where the probe carries new data.
     """
 
     __slots__ = ("_stop", "packet")
@@ -28,7 +28,7 @@ class TailLossProbe:
 
     @property
     def pending(self) -> bool:
-        """Whether there is one."""
+        """Whether a probe is outstanding."""
         return self._stop is not None
 
     def begin(self, stop: int, packet: SentPacket | None) -> None:
@@ -37,7 +37,7 @@ class TailLossProbe:
         self.packet = packet
 
     def cancel(self) -> None:
-        """Await nothing more of it."""
+        """Forget the outstanding probe."""
         self._stop = None
 
     def original_arrived(self, stop: int) -> None:
@@ -46,7 +46,7 @@ class TailLossProbe:
             self._stop = None
 
     def acknowledged(self, ack: int) -> SentPacket | None:
-        """Take an acknowledgement; return the packet whose loss the probe has thereby turned out to have mended.
+        """Process an acknowledgement. Return the packet that was lost and that the probe repaired, or None.
 
         The acknowledgement of the packet itself does not tell yet whether original or probe has arrived: if both have,
         a DSACK comes before anything beyond is acknowledged (§7.4.2).
@@ -58,9 +58,9 @@ class TailLossProbe:
 
 
 class TailTimers:
-    """When silence is to be acted upon. rto_at, probe_at, expiry_at: when each timer is due, inf for never.
+    """The timers that act when no acknowledgement comes. rto_at, probe_at, expiry_at: due times, inf for never.
 
-    `arm` sets them by what is outstanding. What is to be done when one is due is the sender's.
+    `arm` sets them from the outstanding packets. The sender acts when a timer is due.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class TailTimers:
             self.probe_at = min(last_s + self._probe_timeout_s(), self.rto_at)  # RFC 8985 §7.2: instead of the RTO
 
     def stop(self) -> None:
-        """Nothing is outstanding."""
+        """Stop all timers: no packet is outstanding."""
         self.rto_at = self.probe_at = self.expiry_at = INFINITY
 
     def restart_rto(self, last_sent_s: float) -> None:
@@ -144,9 +144,9 @@ class TailTimers:
     def expire(self, now: float, burst_s: float) -> list[SentPacket] | None:
         """Return what has gone unacknowledged for longer than the repair timeout allows; None means everything.
 
-        That is so when nothing at all of a burst that began at `burst_s` is acknowledged, or was since the last expiry:
-        then the path, not a packet, may be gone, and all is to go again one by one, as after a retransmission timeout.
-        It waits a little longer for that. Where something is returned, the next expiry comes twice as late.
+        None is returned when nothing of a burst that began at `burst_s` is acknowledged, or nothing since the last
+        expiry. Then the path may be down, and all packets are sent again as after a retransmission timeout. The timer
+        waits a little longer before that. An expiry that returns packets or None doubles the next timeout.
         """
         self.expiry_at = INFINITY
         timeout, oldest = self._congestion.repair_timeout(), self._rack.oldest()
@@ -161,7 +161,7 @@ class TailTimers:
                 return []
         else:
             lost = self._rack.expire(now - timeout.expected_s)
-            if not lost:  # it was sent again since this was set
+            if not lost:  # the oldest packet was sent again after this timer was set
                 self.expiry_at = oldest.sent_s + timeout.expected_s + timeout.margin_s
                 return lost
         self._expiries += 1

@@ -1,4 +1,4 @@
-"""Virtual time for a conversation under test: what is to happen, and the clock that moves from one to the next."""
+"""Virtual time for a test run: a queue of events, and a clock that moves from one event to the next."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -35,7 +35,7 @@ class Agenda:
             self._step()
 
     def rest(self, duration_s: float) -> None:
-        """Let time pass, and what is entered for it happen."""
+        """Advance the clock and run the events that are due."""
         until_s = self.now + duration_s
         while self._heap and self._heap[0][0] <= until_s:
             self._step()

@@ -1,4 +1,4 @@
-"""`check_transport`: many schedules, some of them three times, and a report that a person can read."""
+"""`check_transport`: it runs many schedules, some of them three times, and returns a readable report."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class ConformanceError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A broken promise: in which schedule, when on its clock, and what it was, in one sentence."""
+    """A breach of the contract: its schedule, its time on that clock in seconds, and one sentence."""
 
     schedule: int
     at_s: float
@@ -29,7 +29,7 @@ class ConformanceReport:
     """What was run and what came of it.
 
     schedules: how many were run. replayed: how many of them three times, to compare transcripts. gave_up: in how many
-    the transport failed with a reason, where it may. impairments: what befell the datagrams.
+    the transport failed with a reason, where it may. impairments: how many datagrams each impairment affected.
     """
 
     transport: str

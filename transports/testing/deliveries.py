@@ -1,4 +1,4 @@
-"""What was offered to a transport under test, and whether each message arrives once, at the far end, to the octet."""
+"""The messages offered to a transport under test; each must arrive once, at the far end, with every octet equal."""
 
 from bicoastal.transports.events import MessageReceived
 from bicoastal.transports.testing.port import ContractError, Port

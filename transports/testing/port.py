@@ -1,4 +1,4 @@
-"""A machine under test as the shuttle sees it: its verbs called with care, its datagrams checked and written down."""
+"""An endpoint or service under test: calls of its verbs, and checks and records of its datagrams."""
 
 import hashlib
 from collections import deque
@@ -44,7 +44,7 @@ class Remembered:
 
 
 class Port:
-    """A machine, where its datagrams go, and what must not decrease."""
+    """An endpoint or service, the routes of its datagrams, and the values that must not decrease."""
 
     def __init__(self, name: str, machine: Machine, role: str) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class Port:
         self._counters = Counters()
 
     def call(self, verb: str, *arguments: Any) -> Any:
-        """Call a verb; whatever it raises breaks the contract."""
+        """Call a verb. Any exception that it raises is a breach of the contract."""
         try:
             return getattr(self.machine, verb)(*arguments)
         except Exception as error:

@@ -54,7 +54,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """One conversation and the paths it is held over.
+    """The messages of one run, and the paths that carry them.
 
     links: one for each path; their events are anchored at iterations, of which 0 is the handshake. gaps_s: idle time
     after each iteration from 1 on. timer_lateness_s: a timer is served late by a uniform draw up to this.
@@ -94,7 +94,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """Return what a report calls it."""
+        """Return the name of the schedule in a report."""
         paths = "1 path" if len(self.links) == 1 else f"{len(self.links)} paths"
         return f"schedule {self.number} of seed {self.seed} ({self.weather}, {paths})"
 
@@ -132,7 +132,7 @@ class Draw:
 
 
 def stream(rng_factory: RngFactory, seed: int, number: int, name: str) -> Rng:
-    """Return the generator that belongs to `name` in a schedule; what one of them draws moves no other."""
+    """Return the generator that belongs to `name` in a schedule; draws of one name do not affect another."""
     digest = hashlib.blake2b(f"{seed}/{number}/{name}".encode(), digest_size=8).digest()
     return rng_factory(int.from_bytes(digest, "big"))
 

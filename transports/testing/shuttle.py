@@ -1,13 +1,13 @@
-"""The adversary: two endpoints, their services and their paths in virtual time, every promise of the verbs checked.
+"""Runs two endpoints, their services and their paths in virtual time, and checks every rule of the endpoint contract.
 
-It is independent of the driver that runs experiments, so that neither hides a mistake of the other.
+It shares no code with the driver that runs experiments, so a mistake in one does not hide a mistake in the other.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bicoastal.transports.base import Datagram, EndpointContext, PathView, Rng, ServiceContext
+from bicoastal.transports.base import Datagram, EndpointContext, FlowId, PathView, Rng, ServiceContext
 from bicoastal.transports.events import Buffer, Connected, Event, Failed, MessageReceived
 from bicoastal.transports.registry import TransportSpec
 from bicoastal.transports.testing.agenda import Agenda
@@ -27,7 +27,6 @@ from bicoastal.wan.checks import FieldError
 from bicoastal.wan.link import Arrival, Link
 from bicoastal.wan.topology import Path, Site, Topology
 
-FLOW = f"check/{CLIENT_SITE}>{SERVER_SITE}"
 SAME_INSTANT_LIMIT = 1000
 SILENCE_AFTER_S, SILENCE_FOR_S = 900.0, 300.0
 
@@ -87,7 +86,7 @@ class Shuttle:
 
     @property
     def now(self) -> float:
-        """Where the clock stands, for the report of a failure."""
+        """The time on the clock, seconds, for the report of a failure."""
         return self._agenda.now
 
     # -- building -----------------------------------------------------------------------------------------------------
@@ -109,14 +108,17 @@ class Shuttle:
             PathView(path_id=index, name=f"path{index}", mtu_bytes=link.mtu_bytes)
             for index, link in enumerate(schedule.links)
         )
+        flow = FlowId(
+            owner="check", source=CLIENT_SITE, destination=SERVER_SITE, paths=tuple(view.name for view in views)
+        )
         placements = spec.make_services(
-            ServiceContext(topology=topology, flows=(FLOW,), rng=rng("services"), parameters=parameters)
+            ServiceContext(topology=topology, flows=(flow,), rng=rng("services"), parameters=parameters)
         )
 
         def make(role: str) -> Port:
             context = EndpointContext(
                 role=role,
-                flow=FLOW,
+                flow=flow,
                 paths=views,
                 rng=rng(role),
                 parameters=parameters,

@@ -102,9 +102,7 @@ def count(
     """
     rows = [row for run in links for row in run]
     ends = {flow.source for flow in flows} | {flow.destination for flow in flows}
-    sites = {site.name for topology in topologies for site in topology.sites}
-    leaving = {f"{end}>{site}" for end in ends for site in sites}
-    packets = sum(row.packets for row in rows if row.direction in leaving)
+    packets = sum(row.packets for row in rows if row.source in ends)
     if not packets:
         return None
     return Counted(

@@ -1,7 +1,7 @@
-"""Redundancy chosen for a whole step: a message is complete when as many symbols have come as it was cut into.
+"""Redundancy chosen for a whole step. A message of n source symbols is complete when any n symbols have arrived.
 
-n source symbols and r repair symbols leave evenly paced, repair spread among them or behind them; whichever are lost,
-the message is there when n have arrived, so with L lost it is L packet times late, and L is binomial. r is the least
+The n source symbols and r repair symbols leave evenly paced. Repair symbols go among the others or behind them. With
+L symbols lost the message is L packet times late, and L is binomial. r is the least
 with which at most `target` of the steps have any message that loses more than r of n + r (an MDS code, or a fountain
 code, which fails with a few symbols to spare as rarely; RFC 5510, RFC 6330). Only then is there a second trip.
 """

@@ -1,11 +1,11 @@
-"""Go-back-N: every loss costs what was on its way, every loss of the means of recovery a timeout and a slow restart.
+"""Go-back-N: after a loss the sender sends again everything in flight. A lost NAK or repair costs a timeout as well.
 
-With n packets and a loss of p there are about n p rewinds, Poisson. One that the far end tells of costs a round trip
-and two packet times: the pipe's content is thrown away. Where the one NAK or the packet sent again is lost too (2 p of
-the cases) nothing but a timeout of a few round trips helps, and what follows goes out in a small window that doubles
-with each report. Completion is n g + D and the sum of these costs, a compound Poisson sum over a few kinds of event.
+With n packets and a loss of p the number of rewinds is Poisson with a mean of about n p. A rewind after a NAK costs a
+round trip and two packet times, because the receiver discards the packets in flight. The NAK or the packet sent again
+may be lost too, in 2 p of the cases. Then the sender waits for a timeout of a few round trips. Afterwards its window is
+small and doubles with each report. Completion is n g + D plus these costs: a compound Poisson sum over a few kinds.
 Source: InfiniBand's reliable connection ("PSN sequence error" NAK, once per gap)
-as `transports.rdma.endpoints` implements it.
+as `transports.rdma.go_back_sender` implements it.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ import numpy as np
 
 from bicoastal.experiments.extrapolation.tails.model import Array, Crossing
 from bicoastal.experiments.extrapolation.tails.pointwise import Distribution, PointwiseModel, compound
+from bicoastal.transports.b4.parameters import RdmaParameters
+from bicoastal.transports.rdma.go_back_sender import GAIN, LEAST_WINDOW, MOST_WINDOW
 
+DEFAULTS = RdmaParameters()  # what the transport itself begins with
 STALLS = 8  # kinds of rewind by how long the window that follows stands still
 GROWTH = 7  # rounds after which a window of one packet that doubles with each report fills any pipe
 
@@ -32,20 +35,20 @@ class GoBackN(PointwiseModel):
     source: str
     header_bytes: int
     pace: float = 1.0
-    timeout_rtts: float = 3.0
-    gain: int = 64
-    least_window: int = 4
-    most_window: int = 1024
-    ack_every: int = 16
-    ack_delay_s: float = 0.001
+    timeout_rtts: float = DEFAULTS.rto_rtts
+    gain: int = GAIN
+    least_window: int = LEAST_WINDOW
+    most_window: int = MOST_WINDOW
+    ack_every: int = DEFAULTS.ack_every
+    ack_delay_s: float = DEFAULTS.ack_delay_s
     spreads: bool = False
 
     def back_s(self, rtt_s: float, packet_s: float) -> float:
-        """Return what a rewind that the far end tells of costs."""
+        """Return the time that a rewind after a NAK costs, seconds."""
         return rtt_s + 2 * packet_s
 
     def timeout_s(self, rtt_s: float, packet_s: float) -> float:
-        """Return what a rewind after a timeout costs, without the slow restart."""
+        """Return the time that a rewind after a timeout costs, without the slow restart, seconds."""
         return self.timeout_rtts * (rtt_s + packet_s) + packet_s
 
     def short_s(self, crossing: Crossing) -> float:
@@ -94,7 +97,7 @@ class GoBackN(PointwiseModel):
 
 
 def stall_s(model: GoBackN, window: Array, left: Array, rtt_s: float, packet_s: float) -> Array:
-    """Return for how long a sender with `left` packets to go stands still while its window grows again.
+    """Return how long a sender with `left` packets to send is idle while its window grows, seconds.
 
     Each round trip it sends a window, waits, and finds the window doubled once for each report, of which one comes for
     every `ack_every` packets or, where they are fewer, after `ack_delay_s`.

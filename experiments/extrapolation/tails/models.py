@@ -9,18 +9,27 @@ from bicoastal.experiments.extrapolation.tails.model import TailModel
 from bicoastal.experiments.extrapolation.tails.paced import Delay, FecBlocks, SelectiveRepeat
 from bicoastal.experiments.extrapolation.tails.tcp import TcpRules
 from bicoastal.experiments.extrapolation.tails.window import Tcp
-from bicoastal.transports.b4.parameters import PacedParameters
+from bicoastal.transports.b4.parameters import B4Parameters, PacedParameters, RdmaParameters
 from bicoastal.transports.congestion import cubic
 from bicoastal.transports.congestion.own_queue import PROBE_QUEUE_RTTS
+from bicoastal.transports.congestion.repair_timing import VARIATION_RTTS
+from bicoastal.transports.multipath.fec_endpoint import FecParameters
+from bicoastal.transports.multipath.fec_registration import StripeFecParameters
+from bicoastal.transports.paced.health_policy import PACED_HEALTH
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES
+from bicoastal.transports.paced.selective_sender import COPIED_TRANSMISSIONS
+from bicoastal.transports.quic.path_connection import HEADERS_BYTES
+from bicoastal.transports.quic.wire import CONNECTION_ID_BYTES, NUMBER_BYTES, TAG_BYTES
+from bicoastal.transports.recovery.copies import TRANSMISSIONS
+from bicoastal.transports.recovery.rack import SHOWN_BY
 from bicoastal.transports.tcp.registration import AdaptiveParameters
 from bicoastal.transports.tcp.segment import IP_HEADER_BYTES, TCP_HEADER_BYTES, TIMESTAMPS_BYTES
 
 TCP_OVERHEAD_BYTES = IP_HEADER_BYTES + TCP_HEADER_BYTES + TIMESTAMPS_BYTES  # IPv4, TCP, timestamps (RFC 9293, RFC 7323)
 CONTROLLER_SHARE = 1 - PacedParameters().headroom  # of a link that the controller grants
 LEARNED_SHARE = 0.999  # of the payload rate that `transports.congestion.adaptive` learns
-QUIC_HEADER_BYTES = 20 + 8 + 1 + 8 + 4 + 16  # IPv4, UDP, short header with an 8-byte ID and a 4-byte number, tag
-SYMBOL_BYTES = 17  # what a DATAGRAM frame adds to a symbol, and the symbol's own header
+QUIC_HEADER_BYTES = HEADERS_BYTES + 1 + CONNECTION_ID_BYTES + NUMBER_BYTES + TAG_BYTES  # IPv4, UDP, short header, tag
+SYMBOL_BYTES = 17  # an allowance for the headers of a frame and its symbol, of which mpquic-fec uses 1 + 10
 
 SDR_RDMA = "arXiv 2505.05366, closed form of selective repeat"
 
@@ -31,32 +40,32 @@ CUBIC = Tcp(
     rules=TcpRules(beta=cubic.BETA, cubic=True),
 )
 
-# A loss shows when three later packets are reported (RFC 8985 §6.2), and its repair waits behind up to a millisecond
-# of packets that are handed out already; the end of a burst is watched by a timeout of SRTT, 1/32 of it, the window's
-# headroom of 2 % and a probe's queue of 1/64.
+# The sender detects a loss when three later packets are reported (RFC 8985 §6.2). The repair waits behind up to a
+# millisecond of packets that were handed out before. At the end of a burst a timeout detects the loss. It is the sum of
+# SRTT, the variation that is allowed for, the headroom of the window and the queue of a probe.
 ADAPTIVE = SelectiveRepeat(
     name="adaptive",
     source=f"{SDR_RDMA}, with RFC 8985's detection and each repair sent twice",
     header_bytes=TCP_OVERHEAD_BYTES,
     pace=LEARNED_SHARE,
     repair=Delay(rtts=1.0, packets=4.0, fixed_s=0.0003),
-    copies=2,
-    late_copies=2,
-    tail_packets=3,
-    tail=Delay(rtts=1.0 + 1 / 32 + AdaptiveParameters().headroom + PROBE_QUEUE_RTTS),
+    copies=TRANSMISSIONS,
+    late_copies=TRANSMISSIONS,
+    tail_packets=SHOWN_BY,
+    tail=Delay(rtts=1.0 + VARIATION_RTTS + AdaptiveParameters().headroom + PROBE_QUEUE_RTTS),
 )
 
-# The next packet shows a loss; the far end says so at once. The last two packets of a path go out twice.
+# The next packet shows a loss, and the receiver reports it at once. The last packets of a path are sent twice.
 B4 = SelectiveRepeat(
     name="b4",
     source=f"{SDR_RDMA}, with a NACK in the place of the RTO",
     header_bytes=DATA_OVERHEAD_BYTES,
     pace=CONTROLLER_SHARE,
     repair=Delay(rtts=1.0, packets=2.5),
-    late_copies=2,
-    tail_packets=2,
-    tail_copies=2,
-    tail=Delay(rtts=1.0, packets=1.0, fixed_s=0.004),
+    late_copies=COPIED_TRANSMISSIONS,
+    tail_packets=B4Parameters().tail_copies,
+    tail_copies=COPIED_TRANSMISSIONS,
+    tail=Delay(rtts=1.0, packets=1.0, fixed_s=PacedParameters().ack_delay_s + PACED_HEALTH.lateness.least_margin_s),
     spreads=True,
 )
 
@@ -65,8 +74,8 @@ RDMA_SR = SelectiveRepeat(
     source=SDR_RDMA,
     header_bytes=DATA_OVERHEAD_BYTES,
     pace=CONTROLLER_SHARE,
-    repair=Delay(rtts=3.0, packets=4.0),
-    tail=Delay(rtts=3.0),
+    repair=Delay(rtts=RdmaParameters().rto_rtts, packets=4.0),
+    tail=Delay(rtts=RdmaParameters().rto_rtts),
 )
 
 RDMA_GBN = GoBackN(
@@ -74,8 +83,6 @@ RDMA_GBN = GoBackN(
     source="InfiniBand reliable connection: one NAK per gap, everything from there on again",
     header_bytes=DATA_OVERHEAD_BYTES,
     pace=CONTROLLER_SHARE,
-    ack_every=PacedParameters().ack_every,
-    ack_delay_s=PacedParameters().ack_delay_s,
 )
 
 FEC = FecBlocks(
@@ -87,18 +94,19 @@ FEC = FecBlocks(
     spreads=True,
 )
 
-# Of FEC-protected QUIC, as `transports.multipath.fec_endpoint.FecParameters` has it: it plans for 1,677,600 messages of
-# which in 1 % of the steps one may need a second trip, and for 10 losses in a row at the end.
+# The plan has the defaults of `FecParameters`: the messages of a step, the share of steps that may have a second trip,
+# and the losses in a row at the end of a path that are always covered.
 MPQUIC_FEC = Coded(
     name="mpquic-fec",
     source="redundancy for a whole step as bicoastal.transports.coding.redundancy chooses it; losses are binomial",
     header_bytes=QUIC_HEADER_BYTES + SYMBOL_BYTES,
-    messages=1_677_600,
-    target=0.01,
-    least_repair=10,
+    messages=FecParameters().messages_per_step,
+    target=FecParameters().target,
+    least_repair=FecParameters().tail_losses,
+    most_overhead=FecParameters().max_overhead,
     spreads=True,
 )
-QUIC_FEC = replace(MPQUIC_FEC, name="quic-fec", messages=4 * MPQUIC_FEC.messages, spreads=False)  # it plans by stripes
+QUIC_FEC = replace(MPQUIC_FEC, name="quic-fec", messages=StripeFecParameters().messages_per_step, spreads=False)
 
 MODELS: Mapping[str, TailModel] = {
     model.name: model for model in (RENO, CUBIC, ADAPTIVE, B4, RDMA_SR, RDMA_GBN, FEC, QUIC_FEC, MPQUIC_FEC)
@@ -106,7 +114,7 @@ MODELS: Mapping[str, TailModel] = {
 
 
 SAME_ALGORITHM: Mapping[str, Tcp] = {"kernel-reno": RENO, "kernel-cubic": CUBIC}
-"""Transports whose model is another's: the kernel's own TCP is what `transports.tcp` follows, defaults and all."""
+"""Transports that use another's model. `transports.tcp` follows the kernel's own TCP and its defaults."""
 
 NO_TRANSPORT: Mapping[str, str] = {
     "fec": f"no transport here: a model of QUIC whose blocks of {FEC.source_packets} packets have "

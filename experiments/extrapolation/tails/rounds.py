@@ -13,9 +13,9 @@ the two directions fall into step, each round takes the window's packet times an
 acknowledged at once leaves at once (L. Zhang, S. Shenker, D. Clark, "Observations on the dynamics of a congestion
 control algorithm: the effects of two-way traffic", SIGCOMM 1991). Both directions are taken to have the same window.
 
-In the last round nothing may be left to show a loss: one of the last three packets waits a quarter of a round trip for
-that (RFC 8985 §6.2), the last one for a probe (§7.2), which the next message pays for with a window that an idle time
-has decayed (§7.4.2); and in recovery, which knows no probe, it waits for the RTO.
+In the last round no later packet may show a loss. The loss of one of the last three packets shows after a quarter of a
+round trip (RFC 8985 §6.2). The loss of the last packet is repaired by a probe (§7.2); the window of the next message,
+which idle time has decayed, is reduced for it (§7.4.2). Recovery has no probe, so there the sender waits for the RTO.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bicoastal.experiments.extrapolation.tails.model import Array, ArrayLike
-from bicoastal.experiments.extrapolation.tails.tcp import REORDERING, Flags, Gaps, TcpFlows
+from bicoastal.experiments.extrapolation.tails.tcp import Flags, Gaps, TcpFlows
 from bicoastal.transports.congestion.ack_train import (
     DELAY_DIVISOR,
     LOW_WINDOW_SEGMENTS,
@@ -33,9 +33,9 @@ from bicoastal.transports.congestion.ack_train import (
     TRAIN_GAP_S,
 )
 from bicoastal.transports.congestion.cubic import C
+from bicoastal.transports.congestion.loss_based import LEAST_WINDOW_SEGMENTS
+from bicoastal.transports.recovery.rack import REORDERING_RTTS, SHOWN_BY
 
-LEAST_WINDOW = 2.0  # segments that a reduction leaves (RFC 5681 §3.1 equation 4)
-SHOWN_BY = 3  # later packets that show a loss without a reordering window
 BY_ONE_ACK = 4.0  # packets that leave together in slow start
 MOST_ROUNDS = 1_000_000
 
@@ -236,7 +236,7 @@ class Burst:
         if not np.any(end):
             return silent
         recovering = self.pending > 0
-        waits_s = np.where((last >= sent - SHOWN_BY) & ~recovering, REORDERING * rtt_s, SHOWN_BY * packet_s)
+        waits_s = np.where((last >= sent - SHOWN_BY) & ~recovering, REORDERING_RTTS * rtt_s, SHOWN_BY * packet_s)
         probed = silent & (lost == 1) & ~recovering & ~self.probing
         if np.any(silent):
             timed_out = silent & (recovering | self.probing)
@@ -244,7 +244,7 @@ class Burst:
             at_once_s, kept_back_s = rules.probe_s(rtt_s)
             waits_s[probed] = np.where(self.since % 2 == 0, kept_back_s, at_once_s)[probed] - rtt_s
             waits_s[timed_out] = rules.timeout_s(rtt_s) - rtt_s
-            self.ssthresh[timed_out] = np.maximum(rules.beta * self.window, LEAST_WINDOW)[timed_out]
+            self.ssthresh[timed_out] = np.maximum(rules.beta * self.window, LEAST_WINDOW_SEGMENTS)[timed_out]
             self.window[timed_out] = 1.0
             self.pending[timed_out] = 0.0
             self.probing = (self.probing | probed) & ~timed_out
@@ -280,7 +280,7 @@ class Burst:
             self.head = self._permitted()
             return
         base = np.where(recovering, self.pending, grown)
-        reduced = np.maximum(rules.beta * base, LEAST_WINDOW)
+        reduced = np.maximum(rules.beta * base, LEAST_WINDOW_SEGMENTS)
         self._reduce(lossy, base)
         self.ssthresh = np.where(lossy, reduced, self.ssthresh)
         opened = np.where(limited, place * np.where(slow & (not first), 2.0, 1.0), 0.0)
@@ -298,7 +298,7 @@ class Burst:
     def _pay_for_probe(self) -> None:
         """Reduce the window that the first acknowledgement finds where a probe mended the end of the last message."""
         if np.any(self.probed):
-            reduced = np.maximum(self._rules.beta * self.window, LEAST_WINDOW)
+            reduced = np.maximum(self._rules.beta * self.window, LEAST_WINDOW_SEGMENTS)
             self._reduce(self.probed, self.window)
             self.ssthresh = np.where(self.probed, reduced, self.ssthresh)
             self.window = np.where(self.probed, reduced, self.window)

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from bicoastal.experiments.extrapolation.tails.model import Array
 from bicoastal.transports.congestion import reno
+from bicoastal.transports.congestion.base import IDLE_SSTHRESH_SHARE
 from bicoastal.transports.tcp.parameters import TcpParameters
 
 Indices = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
 DEFAULTS = TcpParameters()  # what the transports themselves begin with
-REORDERING = 1 / 4  # of a round trip that one of the last three waits for later packets (RFC 8985 §6.2)
 
 Gaps = Callable[[Indices], Array]
 """Given the indices of flows, for each of them how many packets pass before its next loss."""
@@ -42,7 +42,7 @@ class TcpRules:
     min_rto_s: float = DEFAULTS.min_rto_s
     delayed_ack_s: float = DEFAULTS.delayed_ack_s
     quick_acks: int = DEFAULTS.quick_acks
-    ssthresh_share: float = 0.75
+    ssthresh_share: float = IDLE_SSTHRESH_SHARE
 
     @property
     def friendly(self) -> float:

@@ -6,9 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicoastal.emulation.traffic.flows import PathCapacity, message_bound_s, message_id, stripe, trip_of
+from bicoastal.emulation.traffic.flows import PathCapacity, message_bound_s, message_id, plan_flows, stripe, trip_of
+from bicoastal.transports.registry import Registry
+from bicoastal.wan.checks import FieldError
 from bicoastal.wan.schedule import RateStep
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
+from helpers.small_runs import job, plane, run_spec
+from helpers.small_runs import planes as coasts
 
 
 def planes(*rates_and_delays: tuple[float, float]) -> Topology:
@@ -78,3 +82,11 @@ def test_the_bound_is_that_of_the_highest_rate_that_capacity_steps_bring() -> No
         paths=[Path(name="plane", sites=("east", "west"), links=("plane",))],
     )
     assert message_bound_s(topology, ["plane"], 1_000_000) == pytest.approx(0.012)
+
+
+def test_two_flows_with_one_label_are_refused() -> None:
+    topology = coasts(plane("x"), plane("y/west>east/x"))
+    one, other = job("reno", name="job/west>east/y", paths=("x",)), job("reno", name="job", paths=("y/west>east/x",))
+    plan_flows(run_spec(topology, one), Registry.installed())
+    with pytest.raises(FieldError, match="two flows are called 'job/west>east/y/west>east/x'"):
+        plan_flows(run_spec(topology, one, other), Registry.installed())

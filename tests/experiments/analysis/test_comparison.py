@@ -180,9 +180,10 @@ def test_other_runs_in_the_store_are_left_out(tmp_path):
 
 
 def printed(comparison, width, **options):
-    console = Console(file=io.StringIO(), width=width, **options)
+    written = io.StringIO()
+    console = Console(file=written, width=width, **options)
     console.print(to_table(comparison, width=width, notes=["written: out/results.sqlite"]))
-    return console.file.getvalue()
+    return written.getvalue()
 
 
 @pytest.mark.parametrize("width", [80, 120])

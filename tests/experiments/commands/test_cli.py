@@ -14,7 +14,7 @@ from bicoastal.experiments.commands import compare as comparing
 from bicoastal.experiments.commands.listing import to_lines
 from bicoastal.experiments.runs.store import Store, StoreError
 from bicoastal.experiments.terminal.pictures import OVERVIEW, SERIES
-from bicoastal.interface import results
+from bicoastal.interface import runs
 
 pytestmark = pytest.mark.usefixtures("plain_world")
 
@@ -215,7 +215,7 @@ def test_an_interruption_is_told_in_one_line(monkeypatch, capsys):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(results, "run_all", interrupted)
+    monkeypatch.setattr(runs, "run_all", interrupted)
     assert compare() == 130
     assert capsys.readouterr().err.splitlines()[-1] == "bicoastal: interrupted; what was finished is kept"
 

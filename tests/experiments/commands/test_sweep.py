@@ -100,7 +100,7 @@ def test_resuming_runs_only_what_is_not_there_and_ends_with_the_same(capsys, mon
     run = PlainBackend.run
     with monkeypatch.context() as patched:
         patched.setattr(PlainBackend, "run", slow_link_fails)
-        patched.setattr("bicoastal.interface.results.run_all", _in_this_process)
+        patched.setattr("bicoastal.interface.runs.run_all", _in_this_process)
         assert sweep("--json", "--out", "part") == 1
     assert json.loads(capsys.readouterr().out)["points"][1]["transports"][0]["reason"] == "the machine was late"
     assert sweep("--json", "--out", "part", "--resume") == 0

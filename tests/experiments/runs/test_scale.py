@@ -58,7 +58,7 @@ def test_a_divisor_is_a_number_or_left_to_the_world(text: str, divisor: float | 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e400", "Auto", "1:100", "ten"])
 def test_what_is_no_divisor_is_refused(text: str) -> None:
-    with pytest.raises(ScenarioError, match=r"^--scale: '.*' is neither 'auto' nor a number from 0\.001 to 1e\+06$"):
+    with pytest.raises(ScenarioError, match=r"^scale: '.*' is neither 'auto' nor a number from 0\.001 to 1e\+06$"):
         parse_divisor(text)
 
 
@@ -66,9 +66,9 @@ def test_an_option_goes_to_a_world_that_has_it_and_others_say_that_they_do_not()
     backend = make_backend(WORLD, "narrow", {"impairment": "netem"})
     assert isinstance(backend, NarrowBackend)
     assert backend.impairment == "netem"
-    with pytest.raises(ScenarioError, match=r"^--impairment: plain has no choice of it$"):
+    with pytest.raises(ScenarioError, match=r"^impairment: plain has no choice of it$"):
         make_backend(WORLD, "plain", {"impairment": "netem"})
-    with pytest.raises(ScenarioError, match=r"^--backend: there is no backend 'mars'; there are narrow, plain$"):
+    with pytest.raises(ScenarioError, match=r"^backend: there is no backend 'mars'; there are narrow, plain$"):
         make_backend(WORLD, "mars", {})
 
 

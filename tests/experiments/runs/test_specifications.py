@@ -11,6 +11,7 @@ from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, Transport
 from bicoastal.emulation.processes.wire_format import WireFormatError
 from bicoastal.experiments.runs.specifications import compared_job, decode_specification, encode_specification
 from bicoastal.wan.allreduce import AllReduceSpec
+from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
 from bicoastal.wan.schedule import Outage, RateStep
@@ -35,6 +36,14 @@ losses: st.SearchStrategy[LossSpec] = st.recursive(
 events = st.one_of(
     st.builds(RateStep, at_s=amounts, rate_bps=amounts, iteration=st.none() | st.integers(0, 9)),
     st.builds(Outage, at_s=amounts, duration_s=amounts, iteration=st.none() | st.integers(0, 9)),
+    st.builds(
+        lambda times, rate_bps: CapacityTrace(
+            steps=tuple((at_s, rate_bps + number) for number, at_s in enumerate(sorted({0.0, *times}))),
+            period_s=max(times) + 1 if len(times) % 2 else None,
+        ),
+        st.lists(amounts, max_size=5),
+        amounts,
+    ),
 )
 
 

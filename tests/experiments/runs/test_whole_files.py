@@ -52,18 +52,3 @@ def test_commands_say_it_too(command, file, capsys):
     capsys.readouterr()
     assert cli.main([command, "x"]) == 2
     assert capsys.readouterr() == ("", f"bicoastal: x/{file}: cannot be written (Read-only file system)\n")
-
-
-@pytest.mark.usefixtures("plain_world")
-def test_a_report_that_has_nowhere_to_draw_says_so(capsys, monkeypatch):
-    assert cli.main(["compare", "--backend", "plain", "--transport", "unfit", "--out", "x"]) == 3
-    capsys.readouterr()
-
-    def refuse(**options):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("bicoastal.experiments.commands.report.TemporaryDirectory", refuse)
-    assert cli.main(["report", "x"]) == 2
-    assert capsys.readouterr().err == (
-        "bicoastal: there is no place to draw pictures in for a while (No space left on device)\n"
-    )

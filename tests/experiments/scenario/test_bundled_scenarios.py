@@ -4,15 +4,26 @@ import pytest
 
 from bicoastal.experiments.scenario.bundled import bundled_data, bundled_names
 from bicoastal.experiments.scenario.scenario import load_scenario
+from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli, GilbertElliott, NoLoss, TailOfBurst
 from bicoastal.wan.schedule import Outage
 from helpers.fake_backends import TRANSPORTS
 
-NAMES = ("coast-to-coast", "isp-path", "lossless", "metro", "outage", "shallow-queue", "shared", "tail-loss")
+NAMES = (
+    "backbone",
+    "coast-to-coast",
+    "isp-path",
+    "lossless",
+    "metro",
+    "outage",
+    "shallow-queue",
+    "shared",
+    "tail-loss",
+)
 
 
 def load(name):
-    return load_scenario(name, TRANSPORTS)
+    return load_scenario(name, Registry.installed() if name == "backbone" else TRANSPORTS)
 
 
 def links(scenario):
@@ -29,7 +40,7 @@ def test_each_is_called_as_its_file_and_says_what_and_why(name):
     assert scenario.name == name
     assert 20 < len(scenario.description) < 110
     assert bundled_data("scenarios", name).startswith(b"# ")
-    assert scenario.transports == ("reno", "cubic", "adaptive")
+    assert scenario.transports == (("reno", "mpquic", "b4") if name == "backbone" else ("reno", "cubic", "adaptive"))
     assert scenario.sample_interval_s is not None
 
 
@@ -46,7 +57,7 @@ def test_four_planes_of_5_gbit_carry_the_deployments_shard_each_way(name):
     assert job.allreduce.local_s == pytest.approx(172.28e-3, abs=0.07e-3)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "metro"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("metro", "backbone")])
 def test_the_coasts_are_60_ms_apart(name):
     topology = load(name).topology
     assert {topology.path_rtt_s(path) for path in topology.paths} == {0.06}

@@ -210,6 +210,11 @@ MALFORMED = {
     "no name": ('name = "coast"', "", "scenario.name: is missing; expected text"),
     "a number as a name": ('name = "coast"', "name = 3", "scenario.name: 3 is not text"),
     "one site": ("seed = 7", 'sites = ["west"]', "scenario.sites: expected at least two"),
+    "a site with an arrow": (
+        "seed = 7",
+        'sites = ["w>x", "e"]',
+        "scenario.sites: 'w>x' holds a '>', which a site's name cannot",
+    ),
     "a site twice": ("seed = 7", 'sites = ["w", "w"]', "scenario.sites[1]: 'w' stands there twice"),
     "unknown section": (
         "[allreduce]",

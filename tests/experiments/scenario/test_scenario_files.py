@@ -55,7 +55,7 @@ def test_an_unknown_scenario_gets_the_names_that_resemble_it():
     with pytest.raises(ScenarioError) as caught:
         load_scenario("coast", TRANSPORTS)
     assert str(caught.value).startswith(
-        "there is no scenario 'coast'; did you mean 'coast-to-coast'? there are coast-to-"
+        "there is no scenario 'coast'; did you mean 'coast-to-coast'? there are backbone, coast-to-"
     )
 
 

@@ -68,10 +68,6 @@ def test_a_demand_too_small_for_a_fair_share_of_its_own_is_met_at_none() -> None
     assert function.fair_share_at(0) == 0
 
 
-def test_the_segments_can_be_drawn() -> None:
-    assert BandwidthFunction((APP1, APP2)).points() == (((0, 0), (1.5, 16.5 * G)), ((1.5, 16.5 * G), (5, 20 * G)))
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [("name", " "), ("weight", 0), ("weight", inf), ("weight", 1e-10), ("demand_bps", -1), ("demand_bps", nan)],

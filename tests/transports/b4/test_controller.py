@@ -10,12 +10,15 @@ import pytest
 from bicoastal.transports.b4.agent import Agent
 from bicoastal.transports.b4.controller import Controller
 from bicoastal.transports.b4.parameters import B4Parameters
-from bicoastal.transports.base import Datagram
+from bicoastal.transports.base import Datagram, FlowId
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 
 G = 1e9
 HEADROOM = 0.005
-FLOWS = ("first/west>east/p0+p1", "second/west>east/p0+p1", "first/east>west/p0+p1")
+FLOWS = tuple(
+    FlowId(owner=owner, source=source, destination=destination, paths=("p0", "p1"))
+    for owner, source, destination in (("first", "west", "east"), ("second", "west", "east"), ("first", "east", "west"))
+)
 
 
 def topology(count: int = 2, rate_bps: float = 10 * G, delay_s: float = 0.03) -> Topology:
@@ -33,7 +36,7 @@ class Wan:
     def __init__(
         self,
         *,
-        flows: Sequence[str] = FLOWS,
+        flows: Sequence[FlowId] = FLOWS,
         delay: Callable[[], float | None] = lambda: 0.01,
         rate_bps: float = 10 * G,
         delay_s: float = 0.03,
@@ -51,9 +54,9 @@ class Wan:
         self.grants = 0
         self.watch = True
 
-    def _agent(self, flow: str, number: int) -> Agent:
+    def _agent(self, flow: FlowId, number: int) -> Agent:
         return Agent(
-            flow=flow, path_names=("p0", "p1"), deadline_s=self.parameters.deadline_s_of.get(flow.partition("/")[0]),
+            flow=str(flow), path_names=("p0", "p1"), deadline_s=self.parameters.deadline_s_of.get(flow.owner),
             initial_bps=1e6, patience_s=1.0, idle_hold_s=60.0, rng=Random(number),
         )  # fmt: skip
 
@@ -120,7 +123,7 @@ class Wan:
                 load = 0.0
                 for flow, agent in zip(self.flows, self.agents, strict=True):
                     share = agent.shares[index]
-                    load += share.back_bps if ("east>west" in flow) != back else share.forward_bps
+                    load += share.back_bps if (flow.source == "east") != back else share.forward_bps
                 assert load <= self.topology.links[f"p{index}"].rate_bps * (1 + 1e-9), (self.now, back)
 
 
@@ -354,7 +357,7 @@ def test_a_site_that_is_none_is_refused() -> None:
         ({"headroom": 0.0}, "headroom: "),
         ({"safe_share": 1.0}, "safe_share: "),
         ({"lease_s": 0.0}, "lease_s: "),
-        ({"grace_s": 0.4}, "grace_s: 0.4 is less than 0.5, for which words may be held up"),
+        ({"grace_s": 0.4}, "grace_s: 0.4 is less than 0.5, a late message"),
         ({"rate_bps": 0.0}, "rate_bps: "),
         ({"ack_every": 0}, "ack_every: "),
         ({"ack_delay_s": 1.0}, "ack_delay_s: "),

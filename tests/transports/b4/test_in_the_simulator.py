@@ -15,6 +15,7 @@ from bicoastal.transports.rdma.registration import RDMA_GBN, RDMA_SR
 from bicoastal.transports.registry import Registry
 from bicoastal.wan.loss import Bernoulli
 from bicoastal.wan.schedule import Outage
+from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from helpers.small_runs import iterations, job, plane, planes, run_spec, simulate
 
 RTT_S = 0.060
@@ -98,6 +99,24 @@ def test_two_jobs_share_a_link_by_their_weights_and_the_rest_when_one_is_done() 
     left_bytes = 30e6 - 0.995e9 / 8 / 11 * (end_s - first.start_s)
     control_loop_s = 5 * RTT_S / 2
     assert second.start_s + second.completion_s <= end_s + control_loop_s + left_bytes * 8 / 0.97e9 + RTT_S / 2
+
+
+@pytest.mark.parametrize(("name", "west", "east"), [("job", "eu", "us/east"), ("a/b>c/plane1", "us", "eu")])
+def test_a_name_may_hold_what_a_flow_label_is_made_of(name: str, west: str, east: str) -> None:
+    links = [LinkSpec(name=f"plane{i}", a=west, b=east, rate_bps=1e9, delay_s=0.01, mtu_bytes=9000) for i in range(2)]
+    topology = Topology(
+        sites=(Site(name=west), Site(name=east)),
+        links=links,
+        paths=[Path(name=link.name, sites=(west, east), links=(link.name,)) for link in links],
+    )
+    first = job("b4", name=name, paths=("plane0",), shard_bytes=20_000_000, iterations=1)
+    second = job("b4", name="second", paths=("plane1",), shard_bytes=20_000_000, iterations=1)
+    jobs = [replace(each, allreduce=replace(each.allreduce, sites=(west, east))) for each in (first, second)]
+    record = simulate(run_spec(topology, *jobs), B4)
+    assert record.status == "ok", record.reason
+    # Each direction of each link carries one flow, which gets it whole: the controller knows path and direction.
+    assert min(efficiencies(record)) > 0.9
+    assert not [notice for notice in record.notices if notice.kind in ("b4-rejected", "b4-fallback")]
 
 
 def test_an_outage_moves_traffic_within_detection_and_the_control_loop() -> None:

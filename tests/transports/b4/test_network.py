@@ -16,26 +16,6 @@ def test_a_link_is_an_edge_each_way() -> None:
     assert ends == [("east", "west", 4e11, 0.03), ("west", "east", 4e11, 0.03)]
 
 
-def test_costs_and_capacities_can_be_given() -> None:
-    network = Network.from_topology(TOPOLOGY, cost={"p0": 7}, capacity_bps={"p0": 3e11})
-    assert {(edge.capacity_bps, edge.cost) for edge in network.edges} == {(3e11, 7)}
-
-
-def test_a_capacity_that_changed_makes_another_network() -> None:
-    before = Network.from_topology(TOPOLOGY)
-    after = before.with_capacity({"p0": 1e11})
-    assert [edge.capacity_bps for edge in after.edges] == [1e11, 1e11]
-    assert [edge.capacity_bps for edge in before.edges] == [4e11, 4e11]
-
-
-@pytest.mark.parametrize("field", ["cost", "capacity_bps"])
-def test_values_for_unknown_links_are_refused(field: str) -> None:
-    with pytest.raises(ValueError, match=f"^{field}: 'p9' is not a link"):
-        Network.from_topology(TOPOLOGY, **{field: {"p9": 1.0}})
-    with pytest.raises(ValueError, match=r"^capacity_bps: 'p9'"):
-        Network.from_topology(TOPOLOGY).with_capacity({"p9": 1.0})
-
-
 @pytest.mark.parametrize(
     ("field", "value"), [("link", ""), ("head", "A"), ("capacity_bps", -1), ("cost", -1), ("cost", float("inf"))]
 )

@@ -7,23 +7,23 @@ import pytest
 from bicoastal.transports.b4.controller import Controller
 from bicoastal.transports.b4.parameters import ControlledParameters
 from bicoastal.transports.b4.registration import INITIAL_BPS, KERNEL_B4
-from bicoastal.transports.base import Datagram, EndpointContext, Pacer, PathView
+from bicoastal.transports.base import Datagram, EndpointContext, FlowId, Pacer, PathView
 from bicoastal.transports.events import Connected, Event, Notice
 from helpers.small_runs import plane, planes
 
-FLOWS = ("job/west>east/plane0", "other/west>east/plane0")
+FLOWS = tuple(FlowId(owner=job, source="west", destination="east", paths=("plane0",)) for job in ("job", "other"))
 RATE_BPS = 100e6
 PARAMETERS = ControlledParameters(lease_s=2.0, grace_s=0.5, patience_s=1.0, headroom=0.01, safe_share=0.1)
 
 
-def pacer(flow: str = FLOWS[0], parameters: ControlledParameters = PARAMETERS, *, role: str = "client") -> Pacer:
+def pacer(flow: FlowId = FLOWS[0], parameters: ControlledParameters = PARAMETERS, *, role: str = "client") -> Pacer:
     assert KERNEL_B4.make_pacer is not None
     made = KERNEL_B4.make_pacer(
         EndpointContext(
             role=role,
             flow=flow,
             paths=(PathView(path_id=0, name="plane0", mtu_bytes=9000),),
-            rng=Random(flow),
+            rng=Random(str(flow)),
             parameters=parameters,
         )
     )

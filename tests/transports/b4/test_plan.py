@@ -24,8 +24,16 @@ def network(*rates_bps: float, delays_s: tuple[float, ...] = ()) -> Topology:
 
 
 def want(number: int, *paths: str, weight: float = 1.0, demand_bps: float | None = inf, **changes: object) -> Want:
-    values: dict[str, object] = {"up": (True,) * len(paths), "back": False, "lowest": False, **changes}
-    return Want(key=(number, bool(values["lowest"])), paths=paths, weight=weight, demand_bps=demand_bps, **values)  # type: ignore[arg-type]
+    values: dict[str, object] = {"up": (True,) * len(paths), "lowest": False, **changes}
+    back = bool(values.pop("back", False))
+    return Want(
+        key=(number, bool(values["lowest"])),
+        paths=paths,
+        back=(back,) * len(paths),
+        weight=weight,
+        demand_bps=demand_bps,
+        **values,
+    )  # type: ignore[arg-type]
 
 
 def shares(topology: Topology, *wants: Want, floor_bps: float = 0.0) -> list[tuple[float, ...]]:
@@ -103,7 +111,7 @@ def test_no_link_is_ever_given_more_than_its_capacity(seed: int) -> None:
                     key=(number, lowest),
                     paths=chosen,
                     up=tuple(rng.random() < 0.8 for _ in chosen),
-                    back=lowest,
+                    back=(lowest,) * len(chosen),
                     weight=rng.choice([0.5, 1, 10]),
                     demand_bps=rng.choice([None, inf, rng.random() * 3 * G]),
                     lowest=lowest,
@@ -116,7 +124,7 @@ def test_no_link_is_ever_given_more_than_its_capacity(seed: int) -> None:
         for path, rate in zip(each.paths, rates[each.key], strict=True):
             if not each.lowest:
                 assert rate >= floor
-            walk = path[::-1] if each.back else path
+            walk = path[::-1] if all(each.back) else path
             for x, y in pairwise(walk):
                 loads[_link(x, y), x] = loads.get((_link(x, y), x), 0.0) + rate
     for (link, _), load in loads.items():
@@ -125,3 +133,45 @@ def test_no_link_is_ever_given_more_than_its_capacity(seed: int) -> None:
 
 def _link(x: str, y: str) -> str:
     return "ad" if {x, y} == {"a", "d"} else "".join(sorted((x, y)))
+
+
+def test_a_quantum_splits_a_rate_into_whole_parts() -> None:
+    topology = network(3 * G, 5 * G, 2 * G)
+    floors = dict.fromkeys(topology.paths, 0.0)
+    wants = [want(0, "p0", "p1", "p2", demand_bps=7 * G)]
+    exact = share_out(topology, wants, headroom=0.0, floor_bps=floors)[0, False]
+    quarters = share_out(topology, wants, headroom=0.0, floor_bps=floors, quantum=0.25)[0, False]
+    assert exact == pytest.approx((3 * G, 4 * G, 0))
+    parts = [4 * rate / sum(quarters) for rate in quarters]
+    assert parts == pytest.approx([round(part) for part in parts], abs=1e-9)
+    assert quarters != pytest.approx(exact)
+
+
+def test_a_second_round_keeps_a_flow_with_another_path_off_the_only_path_of_the_other() -> None:
+    topology = network(10 * G, 10 * G, delays_s=(0.01, 0.015))
+    floors = dict.fromkeys(topology.paths, 0.0)
+    wants = [want(0, "p0", "p1", demand_bps=10 * G), want(1, "p0", demand_bps=10 * G)]
+    once, twice = (
+        share_out(topology, wants, headroom=0.0, floor_bps=floors, rounds=rounds, tunnels=1) for rounds in (1, 2)
+    )
+    assert once[0, False] == pytest.approx((5 * G, 0))
+    assert once[1, False] == pytest.approx((5 * G,))
+    assert twice[0, False] == pytest.approx((0, 10 * G))
+    assert twice[1, False] == pytest.approx((10 * G,))
+
+
+def test_paths_of_one_flow_may_be_listed_in_either_direction() -> None:
+    links = [LinkSpec(name=f"p{i}", a="west", b="east", rate_bps=(i + 1) * G, delay_s=0.03) for i in range(2)]
+    topology = Topology(
+        sites=(Site(name="west"), Site(name="east")),
+        links=links,
+        paths=[
+            Path(name="p0", sites=("west", "east"), links=("p0",)),
+            Path(name="p1", sites=("east", "west"), links=("p1",)),
+        ],
+    )
+    one = Want(
+        key=(0, False), paths=("p0", "p1"), up=(True, True), back=(False, True), weight=1, demand_bps=inf, lowest=False
+    )
+    rates = share_out(topology, [one], headroom=0.0, floor_bps=dict.fromkeys(topology.paths, 0.0))
+    assert rates[0, False] == pytest.approx((G, 2 * G))

@@ -8,7 +8,6 @@ from bicoastal.transports.b4.tunnels import (
     cheapest_routes_from,
     cheapest_tunnels,
     route_of,
-    tunnels_along_paths,
 )
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from helpers.reference_allocator import simple_paths
@@ -47,12 +46,15 @@ def test_the_cheapest_routes_avoid_what_they_must(network: Network, avoiding: se
         assert routes.get(site) == (open_paths[0] if open_paths else None)
 
 
-def test_failed_links_are_not_used_and_no_way_is_no_tunnel() -> None:
+def test_an_edge_without_capacity_is_not_used_and_no_way_is_no_tunnel() -> None:
     network = Network(
         sites=("A", "B", "C"),
-        edges=tuple(Edge(link=f"{a}{b}", tail=a, head=b, capacity_bps=1) for a, b in ("AB", "AC", "CB")),
+        edges=tuple(
+            Edge(link=f"{a}{b}", tail=a, head=b, capacity_bps=bps)
+            for a, b, bps in (("A", "B", 0), ("A", "C", 1), ("C", "B", 1))
+        ),
     )
-    table = cheapest_tunnels(network, [("A", "B"), ("B", "A")], 2, failed=["AB"])
+    table = cheapest_tunnels(network, [("A", "B"), ("B", "A")], 2)
     assert [tunnel.sites for tunnel in table["A", "B"]] == [("A", "C", "B")]
     assert table["B", "A"] == ()
 
@@ -63,7 +65,7 @@ def test_parallel_links_are_tunnels_of_their_own_in_the_order_listed() -> None:
     assert [tunnel.links for tunnel in table["A", "B"]] == [("plane-2",), ("plane-0",), ("plane-1",)]
 
 
-def test_the_paths_of_a_topology_are_tunnels_both_ways_the_shortest_first() -> None:
+def test_the_cheapest_tunnel_of_a_topology_has_the_least_delay() -> None:
     topology = Topology(
         sites=[Site(name=name) for name in "ABC"],
         links=[
@@ -71,17 +73,16 @@ def test_the_paths_of_a_topology_are_tunnels_both_ways_the_shortest_first() -> N
             LinkSpec(name="ac", a="A", b="C", rate_bps=1e9, delay_s=0.01),
             LinkSpec(name="cb", a="C", b="B", rate_bps=1e9, delay_s=0.01),
         ],
-        paths=[
-            Path(name="direct", sites=("A", "B"), links=("ab",)),
-            Path(name="around", sites=("A", "C", "B"), links=("ac", "cb")),
-        ],
+        paths=(),
     )
-    table = tunnels_along_paths(topology)
-    assert [tunnel.name for tunnel in table["A", "B"]] == ["around", "direct"]
-    assert table["B", "A"][0] == Tunnel(name="around", sites=("B", "C", "A"), links=("cb", "ac"))
-    network = Network.from_topology(topology)
-    assert [network.edges[index].head for index in route_of(network, table["B", "A"][0])] == ["C", "A"]
-    assert cheapest_tunnels(network, [("A", "B")], 1)["A", "B"][0].links == ("ac", "cb")
+    table = cheapest_tunnels(Network.from_topology(topology), [("A", "B"), ("B", "A")], 2)
+    assert [tunnel.links for tunnel in table["A", "B"]] == [("ac", "cb"), ("ab",)]
+    assert [tunnel.links for tunnel in table["B", "A"]] == [("cb", "ac"), ("ab",)]
+
+
+def test_a_path_is_a_tunnel_both_ways() -> None:
+    path = Path(name="around", sites=("A", "C", "B"), links=("ac", "cb"))
+    assert Tunnel.along(path, back=True) == Tunnel(name="around", sites=("B", "C", "A"), links=("cb", "ac"))
 
 
 @pytest.mark.parametrize("pair", [("A", "Z"), ("Z", "A"), ("A", "A")])

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicoastal.transports.coding.interleaving import Lane, block_sizes, interleave, land_together, landing_time
+from bicoastal.transports.coding.interleaving import PathEstimate, block_sizes, interleave, land_together, landing_time
 from bicoastal.transports.coding.second_trip import split
 
 LANES = st.lists(
     st.builds(
-        Lane,
+        PathEstimate,
         rate_bps=st.sampled_from([1e9, 2e9, 5e9]),
         delay_s=st.floats(0.0, 0.08),
         free_at_s=st.floats(0.0, 0.01),
@@ -23,28 +23,32 @@ LANES = st.lists(
 
 @settings(max_examples=100)
 @given(LANES, st.integers(1, 400))
-def test_symbols_land_when_a_greedy_carrier_would_land_them(lanes, symbols):
-    """Independent: give symbol after symbol to whichever lane lands it first, which is optimal for equal symbols."""
+def test_symbols_land_when_a_greedy_carrier_would_land_them(paths, symbols):
+    """Independent: give symbol after symbol to whichever path lands it first, which is optimal for equal symbols."""
     symbol_bytes = 9000
-    each = [symbol_bytes * 8 / lane.rate_bps for lane in lanes]
-    begin = [lane.free_at_s + lane.delay_s for lane in lanes]
-    taken = [0] * len(lanes)
+    each = [symbol_bytes * 8 / path.rate_bps for path in paths]
+    begin = [path.free_at_s + path.delay_s for path in paths]
+    taken = [0] * len(paths)
     for _ in range(symbols):
-        best = min(range(len(lanes)), key=lambda at: begin[at] + (taken[at] + 1) * each[at])
+        best = min(range(len(paths)), key=lambda at: begin[at] + (taken[at] + 1) * each[at])
         taken[best] += 1
-    greedy = max(begin[at] + taken[at] * each[at] for at in range(len(lanes)) if taken[at])
-    planned = land_together(lanes, symbols, symbol_bytes)
+    greedy = max(begin[at] + taken[at] * each[at] for at in range(len(paths)) if taken[at])
+    planned = land_together(paths, symbols, symbol_bytes)
     assert sum(planned) == symbols
     landed = max(begin[at] + count * each[at] for at, count in enumerate(planned) if count)
     assert landed <= greedy + max(each) + 1e-9
-    assert landing_time(lanes, symbols * symbol_bytes) <= greedy + 1e-9
+    assert landing_time(paths, symbols * symbol_bytes) <= greedy + 1e-9
 
 
 def test_unequal_planes_share_in_proportion_to_rate_and_delay():
-    lanes = [Lane(rate_bps=5e9, delay_s=0.029), Lane(rate_bps=5e9, delay_s=0.030), Lane(rate_bps=2e9, delay_s=0.0375)]
-    shares = land_together(lanes, 12_000, 9000)
+    paths = [
+        PathEstimate(rate_bps=5e9, delay_s=0.029),
+        PathEstimate(rate_bps=5e9, delay_s=0.030),
+        PathEstimate(rate_bps=2e9, delay_s=0.0375),
+    ]
+    shares = land_together(paths, 12_000, 9000)
     # 864 Mbit over 12 Gbit/s, plus what the later starts cost: t = (864e6 + 5e9*.029 + 5e9*.030 + 2e9*.0375) / 12e9
-    assert landing_time(lanes, 12_000 * 9000) == pytest.approx((864e6 + 145e6 + 150e6 + 75e6) / 12e9)
+    assert landing_time(paths, 12_000 * 9000) == pytest.approx((864e6 + 145e6 + 150e6 + 75e6) / 12e9)
     assert shares == [5127, 5058, 1815]  # rate * (t - delay) / 72,000 bits
 
 
@@ -96,4 +100,4 @@ def test_uneven_blocks_and_wrong_sums_are_refused():
     with pytest.raises(ValueError, match="add up to 9"):
         interleave([4, 3], 1, [8])
     with pytest.raises(ValueError, match="rate_bps"):
-        Lane(rate_bps=0.0, delay_s=0.0)
+        PathEstimate(rate_bps=0.0, delay_s=0.0)

@@ -30,7 +30,7 @@ def run(
         paths=[Path(name=link.name, sites=("east", "west"), links=(link.name,)) for link in links],
     )
     window = round(1.2 * max(rates_bps) * rtts_s[0] / 8 / 9000)
-    parameters = (("initial_window", window),) if transport == "mpquic" else ()
+    parameters = (("initial_window_segments", window),) if transport == "mpquic" else ()
     job = JobSpec(
         name="job",
         transport=TransportUse(name=transport, parameters=parameters),

@@ -81,7 +81,7 @@ def test_what_is_missing_is_told_when_nothing_useful_comes_and_ever_less_often()
     for octets in cut.symbols[3:-1]:
         receiver.on_symbol(octets, 0.001)
     assert receiver.timer() == pytest.approx(0.001 + FIRST_PATIENCE_S)
-    times = []
+    times: list[float] = []
     while len(times) < 4:
         times.append(receiver.timer())
         receiver.on_timer(times[-1])

@@ -7,7 +7,7 @@ MESSAGE = Random(1).randbytes(1_000_000)
 
 
 def _pair(paths: int = 4, **named: object) -> QuicPair:
-    return QuicPair("mpquic", paths=paths, initial_window=2000, **named)  # type: ignore[arg-type]
+    return QuicPair("mpquic", paths=paths, initial_window_segments=2000, **named)  # type: ignore[arg-type]
 
 
 def _data(departure: Departure) -> bool:
@@ -89,11 +89,11 @@ def test_it_fails_only_when_every_path_has() -> None:
 
 
 def test_a_slow_path_is_spared_the_last_symbols() -> None:
-    pair = QuicPair("mpquic", paths=2, delays_s=(0.010, 0.100), initial_window=2000)
+    pair = QuicPair("mpquic", paths=2, delays_s=(0.010, 0.100), initial_window_segments=2000)
     for number in range(3):
         pair.carry(MESSAGE, number)
         pair.run_for(1.0)
-    alone = QuicPair("mpquic", paths=1, delays_s=(0.010,), initial_window=2000)
+    alone = QuicPair("mpquic", paths=1, delays_s=(0.010,), initial_window_segments=2000)
     for number in range(3):
         alone.carry(MESSAGE, number)
         alone.run_for(1.0)

@@ -27,7 +27,7 @@ class QuicUnderTest:
     """A pair of QUIC endpoints over three paths."""
 
     def __init__(self, transport: str) -> None:
-        self.pair = QuicPair(transport, paths=PATHS, initial_window=200, late=bottleneck(RATE_BPS))
+        self.pair = QuicPair(transport, paths=PATHS, initial_window_segments=200, late=bottleneck(RATE_BPS))
 
     def break_path(self, breaks_s: float, mends_s: float) -> None:
         self.pair.lose = lambda d: d.path_id == BROKEN and breaks_s <= d.at_s < mends_s

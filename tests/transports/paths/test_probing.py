@@ -85,7 +85,7 @@ def test_longer_siblings_of_very_short_paths_are_given_time(transport: str) -> N
 
 @both
 def test_a_path_whose_last_acknowledgements_were_lost_is_back_before_the_next_message(transport: str) -> None:
-    pair = QuicPair(transport, paths=4, late=bottleneck(RATE_BPS), initial_window=200)
+    pair = QuicPair(transport, paths=4, late=bottleneck(RATE_BPS), initial_window_segments=200)
     for number in range(3):
         pair.carry(MESSAGE, number)
         pair.run_for(2.0)

@@ -3,10 +3,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from aioquic.tls import Epoch
 
 from bicoastal.transports.quic import connection as quic_connection
-from bicoastal.transports.quic.link import ACK_DELAY_S
+from bicoastal.transports.quic.path_connection import ACK_DELAY_S
 from bicoastal.transports.registry import Registry
 from helpers.quic_pair import DELAY_S, RTT_S, Departure, QuicPair
 
@@ -19,7 +18,7 @@ def _data(departure: Departure) -> bool:
 
 
 def _burst_pair(lose: Any = lambda departure: False, **parameters: Any) -> QuicPair:
-    return QuicPair(lose=lose, initial_window=WINDOW, **parameters)
+    return QuicPair(lose=lose, initial_window_segments=WINDOW, **parameters)
 
 
 def test_messages_of_both_ends_arrive_as_they_were_whatever_their_size() -> None:
@@ -92,7 +91,7 @@ def test_the_burst_is_counted_down_to_nothing() -> None:
 
 
 def test_a_window_is_paced_over_a_round_trip_and_departures_never_go_back() -> None:
-    pair = QuicPair(initial_window=100, congestion="reno")
+    pair = QuicPair(initial_window_segments=100, congestion="reno")
     pair.carry(MESSAGE[:130_000])
     departures = [d.at_s for d in pair.departures if d.role == "client"]
     assert departures == sorted(departures)
@@ -121,7 +120,7 @@ def test_ten_packets_in_disorder_do_not_look_like_loss_for_long() -> None:
 
 def test_many_losses_leave_many_gaps_and_each_is_repaired_about_once() -> None:
     draw = Random(4)
-    pair = QuicPair(lose=lambda d: _data(d) and draw.random() < 0.1, initial_window=2000)
+    pair = QuicPair(lose=lambda d: _data(d) and draw.random() < 0.1, initial_window_segments=2000)
     data = Random(2).randbytes(3_000_000)
     pair.carry(data)
     lost_at_least = 0.08 * len(data) / 1437
@@ -152,7 +151,7 @@ def test_keys_are_updated_in_mid_message_and_nothing_is_lost_by_it(role: str) ->
         pair.run_until(lambda updates=updates: len(pair.received) == 2 * updates)  # type: ignore[misc]
         pair.run_for(1.0)
     assert all(connection._keys[0].secret != secret for connection, secret in zip(connections, before, strict=True))
-    assert all(connection._cryptos[Epoch.ONE_RTT].recv.key_phase == 0 for connection in connections)  # twice over
+    assert all(connection._aioquic.keys.recv.key_phase == 0 for connection in connections)  # twice over
     for end in (pair.client, pair.server):
         counters = end.counters()
         assert (counters.rejected, counters.repairs) == (0, 0)
@@ -179,8 +178,8 @@ def test_an_identifier_that_64_bits_cannot_hold_is_refused(message_id: int) -> N
 
 def test_parameters_are_checked_and_named() -> None:
     spec = Registry.installed().resolve("quic")
-    with pytest.raises(ValueError, match="initial_window: 0 is less than 1"):
-        spec.make_parameters({"initial_window": 0})
+    with pytest.raises(ValueError, match="initial_window_segments: 0 is less than 1"):
+        spec.make_parameters({"initial_window_segments": 0})
     with pytest.raises(ValueError, match="congestion: 'vegas' is not one of cubic, reno, adaptive"):
         spec.make_parameters({"congestion": "vegas"})
 

@@ -9,8 +9,8 @@ from aioquic.quic import connection as aioquic_connection
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.quic.credentials import make_credentials, public_credentials
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
-from bicoastal.transports.quic.handshake import with_globals
-from bicoastal.transports.quic.link import HANDSHAKE_LIMIT_S
+from bicoastal.transports.quic.path_connection import HANDSHAKE_LIMIT_S
+from bicoastal.transports.quic.seeding import with_globals
 from helpers.quic_pair import RTT_S, QuicPair
 
 

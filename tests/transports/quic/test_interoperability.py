@@ -18,9 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from bicoastal.transports.base import EndpointContext, PathView
 from bicoastal.transports.events import Connected, MessageReceived
-from bicoastal.transports.quic.credentials import Credentials, make_credentials
+from bicoastal.transports.quic.credentials import ALPN, Credentials, make_credentials
 from bicoastal.transports.quic.endpoint import QuicEndpoint, QuicParameters
-from bicoastal.transports.quic.handshake import ALPN
 from helpers.asyncio_endpoint import AsyncioEnd
 
 REQUEST, RESPONSE = Random(1).randbytes(3_000_000), Random(2).randbytes(2_000_000)

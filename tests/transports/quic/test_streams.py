@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicoastal.transports.multipath.mpquic_messages import Assembler, Outbox
-from bicoastal.transports.quic.flight import Sent
-from bicoastal.transports.quic.path import Report
+from bicoastal.transports.quic.sent_packets import SentPacket
 from bicoastal.transports.quic.streams import Incoming, OutgoingControl, OutgoingMessage
+from bicoastal.transports.quic.symbols import SymbolOutcome
 from bicoastal.transports.quic.wire import read_varint
 
 PACKET = 200
@@ -29,7 +29,7 @@ def test_a_message_arrives_whole_whatever_is_lost_repeated_and_reordered(size: i
     data = draw.randbytes(size)
     outgoing = OutgoingMessage(6, 99, data, packet_bytes=PACKET)
     incoming = Incoming(6, continuous=False)
-    on_the_way: list[tuple[Sent, bytes]] = []
+    on_the_way: list[tuple[SentPacket, bytes]] = []
     events = []
     number = 0
     while not outgoing.is_finished:
@@ -37,7 +37,7 @@ def test_a_message_arrives_whole_whatever_is_lost_repeated_and_reordered(size: i
         if stop > start and draw.random() < 0.7:
             frame = outgoing.frame(start, stop)
             assert len(frame) <= PACKET
-            on_the_way.append((Sent(number, 0.0, len(frame), outgoing, span=(start, stop)), frame))
+            on_the_way.append((SentPacket(number, 0.0, len(frame), outgoing, span=(start, stop)), frame))
             number += 1
         elif on_the_way:
             packet, frame = on_the_way.pop(draw.randrange(len(on_the_way)))
@@ -68,7 +68,7 @@ def test_a_control_stream_is_handed_on_as_it_comes_in_order() -> None:
         event = incoming.take(offset, octets, fin=fin)
         assert event is not None
         got += event.data
-        outgoing.on_acked(Sent(number, 0.0, len(frame), outgoing, span=(start, stop)))
+        outgoing.on_acked(SentPacket(number, 0.0, len(frame), outgoing, span=(start, stop)))
     assert got == b"".join(bytes([number]) * 100 for number in range(50))
     assert not outgoing._octets  # what is acknowledged is not kept
     late, early = (outgoing.append(b"a" * 150), outgoing.append(b"b" * 300), outgoing.next_range(1 << 40))[2], None
@@ -116,7 +116,7 @@ def test_messages_as_symbols_arrive_whole_whatever_path_they_take(
         if message is not None:
             assert message[0] not in received
             received[message[0]] = bytes(message[1])
-        outbox.report(Report(tag, True, 0.0))
+        outbox.report(SymbolOutcome(tag, True, 0.0))
 
     while len(received) < len(messages) or on_the_way:
         limit = draw.choice(symbol_sizes)
@@ -128,7 +128,7 @@ def test_messages_as_symbols_arrive_whole_whatever_path_they_take(
         elif on_the_way:
             tag, octets = on_the_way.pop(draw.randrange(len(on_the_way)))
             if draw.random() < loss:
-                outbox.report(Report(tag, False, 0.0))
+                outbox.report(SymbolOutcome(tag, False, 0.0))
                 late.append((tag, octets))
             else:
                 arrive(tag, octets)
@@ -147,10 +147,10 @@ def test_an_outbox_is_idle_once_all_has_arrived_and_forgets_it() -> None:
             symbol = outbox.next_symbol(300, share=1.0)
             assert symbol is not None
             if symbol.tag % 7 == 0 and not symbol.repair:
-                outbox.report(Report(symbol.tag, False, 0.0))
+                outbox.report(SymbolOutcome(symbol.tag, False, 0.0))
             else:
                 assembler.take(bytes(symbol.data))
-                outbox.report(Report(symbol.tag, True, 0.0))
+                outbox.report(SymbolOutcome(symbol.tag, True, 0.0))
         outbox.next_symbol(300, share=1.0)
         assert outbox.idle
     assert not assembler._open

@@ -6,7 +6,7 @@ import pytest
 
 from bicoastal.transports.base import PathView
 from bicoastal.transports.paced.packets import DATA_OVERHEAD_BYTES, NAK, Report
-from bicoastal.transports.rdma.endpoints import GoBackSender
+from bicoastal.transports.rdma.go_back_sender import GoBackSender
 from helpers.paced_pair import DELAY_S, RTT_S, PacedPair, Sent, reports, topology
 
 RATE_BPS = 1e9

@@ -5,7 +5,7 @@ import pytest
 from bicoastal.transports.congestion.adaptive import Adaptive
 from bicoastal.transports.congestion.base import Ack, CongestionControl
 from bicoastal.transports.congestion.cubic import Cubic
-from bicoastal.transports.quic.flight import Flight
+from bicoastal.transports.quic.sent_packets import SentPackets
 from bicoastal.transports.recovery.round_trips import RoundTrips
 from bicoastal.transports.recovery.rtt import RttEstimator
 from bicoastal.transports.tcp.sender import Sender
@@ -89,7 +89,7 @@ def test_every_reader_of_a_connection_follows_what_its_owner_takes_for_the_round
 
 def test_quic_gives_its_controller_the_estimates_of_the_path() -> None:
     congestion, rtt = Adaptive(mss_bytes=MSS), RttEstimator()
-    Flight(congestion=congestion, rtt=rtt)
+    SentPackets(congestion=congestion, rtt=rtt)
     assert congestion.rtt is rtt.data
 
 

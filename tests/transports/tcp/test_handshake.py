@@ -39,7 +39,7 @@ def test_scapy_reads_the_handshake() -> None:
     assert connections(pair) == [(pytest.approx(1.56), CLIENT), (pytest.approx(1.59), SERVER)]
 
 
-def test_a_server_speaks_only_when_spoken_to() -> None:
+def test_a_server_sends_nothing_before_the_first_syn() -> None:
     pair = Pair()
     assert pair.server.datagrams_to_send(0.0) == []
     assert pair.server.get_timer() is None
@@ -94,7 +94,7 @@ def test_a_syn_that_the_network_duplicates_costs_no_window() -> None:
     assert [len(flight) for flight in rounds(pair.sent(SERVER), RTT_S / 2)] == [7]
 
 
-def test_a_lost_syn_ack_is_repaired_by_whoever_is_first() -> None:
+def test_the_end_whose_timer_ends_first_repairs_a_lost_syn_ack() -> None:
     pair = Pair(lose=lambda packet: packet.role == SERVER and packet.number == 0)
     pair.send(payload(5000))
     pair.run()

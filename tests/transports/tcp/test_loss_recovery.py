@@ -151,7 +151,7 @@ def test_where_most_of_a_flight_is_lost_one_segment_goes_for_each_that_arrives_t
     begin_s, end_s = recovery(pair)
     acks = [ack for ack in pair.acks() if ack.arrives_s is not None and begin_s < ack.arrives_s < end_s]
     sent = [packet.at_s for packet in pair.sent() if packet.at_s > begin_s]
-    counts = {"held": [], "moving": []}
+    counts: dict[str, list[int]] = {"held": [], "moving": []}
     for earlier, later in pairwise(acks):
         moved = later.segment.acknowledgement > earlier.segment.acknowledgement
         assert later.arrives_s is not None

@@ -1,15 +1,14 @@
-"""What one end sends after the handshake, and when: streams first, then symbols, as window and pace allow."""
+"""Sends packets after the handshake: streams first, then symbols, as congestion window and pace allow."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from aioquic.quic.stream import QuicStream
-
 from bicoastal.transports.congestion.base import pacing_ahead_s
 from bicoastal.transports.congestion.loss_based import LossBased
-from bicoastal.transports.quic.flight import Cargo, Flight, Sent
-from bicoastal.transports.quic.path import Report, SymbolSource
+from bicoastal.transports.quic.aioquic_private import QuicStream
+from bicoastal.transports.quic.sent_packets import Cargo, SentPacket, SentPackets
 from bicoastal.transports.quic.streams import OutgoingControl, OutgoingStream
+from bicoastal.transports.quic.symbols import SymbolOutcome, SymbolSource
 from bicoastal.transports.recovery.ranges import Range
 from bicoastal.wan.units import INFINITY
 
@@ -36,37 +35,37 @@ class Credit(Protocol):
         """Return the octets left."""
 
     def use_credit(self, size: int) -> None:
-        """Use some."""
+        """Use some of the credit."""
 
 
-class Symbols:
-    """The cargo of packets that carry a symbol: collects reports."""
+class SymbolCargo:
+    """The cargo of packets that carry a symbol. It collects the outcomes."""
 
-    __slots__ = ("reports",)
+    __slots__ = ("outcomes",)
 
     def __init__(self) -> None:
-        self.reports: list[Report] = []
+        self.outcomes: list[SymbolOutcome] = []
 
-    def on_acked(self, packet: Sent) -> None:
+    def on_acked(self, packet: SentPacket) -> None:
         """Report a symbol as arrived."""
-        self.reports.append(Report(packet.span[0], True, packet.sent_s))
+        self.outcomes.append(SymbolOutcome(packet.span[0], True, packet.sent_s))
 
-    def on_lost(self, packet: Sent) -> None:
+    def on_lost(self, packet: SentPacket) -> None:
         """Report a symbol as lost."""
-        self.reports.append(Report(packet.span[0], False, packet.sent_s))
+        self.outcomes.append(SymbolOutcome(packet.span[0], False, packet.sent_s))
 
 
 class Ping:
     """The cargo of a probe that carries nothing."""
 
-    def on_acked(self, packet: Sent) -> None:
-        """Nothing was waiting for it."""
+    def on_acked(self, packet: SentPacket) -> None:
+        """Do nothing: a PING carries no data."""
 
-    def on_lost(self, packet: Sent) -> None:
-        """The probe timer sends another."""
+    def on_lost(self, packet: SentPacket) -> None:
+        """Do nothing: the probe timer sends another PING."""
 
 
-class Sending:
+class PacketSender:
     """The sending half of a connection over one path.
 
     datagram_bytes: the largest UDP payload. pace_bps: overrides the controller's pace; bit/s of UDP payload.
@@ -74,9 +73,9 @@ class Sending:
     one leaves. packets, repairs, probes: as in `transports.base.Counters`.
     """
 
-    def __init__(self, *, path_id: int, flight: Flight, datagram_bytes: int, credit: Credit, seal: Seal) -> None:
-        self.flight = flight
-        self.symbols = Symbols()
+    def __init__(self, *, path_id: int, sent: SentPackets, datagram_bytes: int, credit: Credit, seal: Seal) -> None:
+        self.sent = sent
+        self.symbols = SymbolCargo()
         self.source: SymbolSource | None = None
         self.pace_bps: float | None = None
         self.pace_at = INFINITY
@@ -92,11 +91,11 @@ class Sending:
         self._more_symbols = False  # the source had one when last asked
 
     def add(self, stream: QuicStream, outgoing: OutgoingStream) -> None:
-        """Send a stream too."""
+        """Send the data of a stream from now on."""
         self._streams.append((stream, outgoing))
 
     def finished(self) -> bool:
-        """Forget streams whose every octet is acknowledged; tell whether there were any."""
+        """Forget the streams that are acknowledged as a whole; tell whether there were any."""
         left = [entry for entry in self._streams if not entry[1].is_finished]
         found = len(left) < len(self._streams)
         self._streams = left
@@ -109,19 +108,19 @@ class Sending:
 
     def fill(self, now: float) -> list[Outgoing]:
         """Return the packets that may leave now or within the pacing horizon."""
-        flight = self.flight
+        sent = self.sent
         pace_bps = self.rate_bps()
-        ahead_s = pacing_ahead_s(flight.rtt.srtt_s or 0.0)
+        ahead_s = pacing_ahead_s(sent.rtt.srtt_s or 0.0)
         self.pace_at = INFINITY
         while True:
             stream, start, stop = self._waiting()
-            if stream is None and self.source is None and not flight.probes:
+            if stream is None and self.source is None and not sent.probes:
                 break
             depart_at = max(now, self._next_departure_s)
             if pace_bps is not None and depart_at > now + ahead_s:
                 self.pace_at = depart_at - ahead_s / 2
                 break
-            if not flight.room(self._datagram_bytes, limits=stream is not None or self._more_symbols):
+            if not sent.room(self._datagram_bytes, limits=stream is not None or self._more_symbols):
                 break
             if stream is not None:
                 self._put_stream(stream, start, stop, depart_at)
@@ -136,14 +135,15 @@ class Sending:
     def rate_bps(self) -> float | None:
         """Return the pace of UDP payload; None: no round trip is known yet, so the initial window leaves at once.
 
-        A loss-based controller has no pace of its own and is given one (RFC 9002 §7.7); others know why they have none.
+        A loss-based controller has no pace of its own and is given one (RFC 9002 §7.7). Another controller
+        that sets no pace wants none.
         """
         if self.pace_bps is not None:
             return self.pace_bps
-        congestion = self.flight.congestion
+        congestion = self.sent.congestion
         if congestion.pacing_rate_bps is not None:
             return congestion.pacing_rate_bps
-        srtt_s = self.flight.rtt.srtt_s
+        srtt_s = self.sent.rtt.srtt_s
         if not srtt_s or not isinstance(congestion, LossBased):
             return None
         gain = SLOW_START_PACE if congestion.cwnd_bytes < congestion.ssthresh_bytes else PACE
@@ -183,7 +183,7 @@ class Sending:
             packet = self._put(_DATAGRAM + symbol.data, depart_at, self.symbols, span)
             self.repairs += symbol.repair
             self._out.append(Outgoing(packet, depart_at, symbol.burst_left))
-        elif self.flight.probes:
+        elif self.sent.probes:
             self._out.append(Outgoing(self._put(_PING, depart_at, self._ping), depart_at))
             self.probes += 1
         else:
@@ -192,6 +192,6 @@ class Sending:
 
     def _put(self, frames: bytes, depart_at: float, cargo: Cargo, span: Range = (0, 0)) -> bytes:
         number, packet = self._seal(frames)
-        self.flight.sent(Sent(number, depart_at, len(packet), cargo, span=span))
+        self.sent.add(SentPacket(number, depart_at, len(packet), cargo, span=span))
         self.packets += 1
         return packet

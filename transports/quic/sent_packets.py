@@ -1,8 +1,9 @@
-"""The packets in flight on one path: loss detection, congestion control and probes (RFC 9002) in O(news) per ACK.
+"""The packets sent on one path: loss detection, congestion control and probes (RFC 9002).
 
-Only 1-RTT packets; the handshake's few are left to aioquic. In three things RFC 9002 leaves a choice, and RACK's
-(RFC 8985 §6.2) is taken: once packets have been seen to overtake one another, no count of packets but a time tells a
-loss; that time grows whenever a loss turns out to have been none; and a reduction for such a loss is taken back.
+An ACK costs time in proportion to the packets that it newly acknowledges. Only 1-RTT packets are kept here; aioquic
+keeps those of the handshake. Where RFC 9002 leaves a choice, three rules are RACK's (RFC 8985 §6.2). Once reordering
+has been seen, a loss is detected by time and not by a count of packets. That time grows with each spurious loss. The
+window reduction of a spurious loss is undone.
 """
 
 from collections import deque
@@ -18,25 +19,25 @@ GRANULARITY_S = 0.001  # RFC 9002 §6.1.2
 PACKET_THRESHOLD = 3  # RFC 9002 §6.1.1
 INITIAL_RTT_S = 0.333  # RFC 9002 §6.2.2
 PERSISTENT_PTOS = 3  # RFC 9002 §7.6.1
-MAX_BACKOFF = 6  # a path that has fallen dark is tried at least every 64 PTOs
+MAX_BACKOFF = 6  # a path that has gone silent is probed at least every 64 PTOs
 PROBES = 2  # RFC 9002 §6.2.4
-FORGET_ROUNDS = 4  # how many smoothed round trips a lost packet is remembered, in case it was only late
+FORGET_ROUNDS = 4  # smoothed round trips for which a lost packet is kept, in case it was only late
 
 
 class Cargo(Protocol):
-    """What a packet carries, as far as it cares for its fate."""
+    """What a packet carries. It is told whether the packet arrived."""
 
-    def on_acked(self, packet: "Sent") -> None:
-        """It has arrived; also after `on_lost`, when that was an error."""
+    def on_acked(self, packet: "SentPacket") -> None:
+        """Take the acknowledgement of a packet. It may come after `on_lost`, which then was spurious."""
 
-    def on_lost(self, packet: "Sent") -> None:
-        """It is taken for lost."""
+    def on_lost(self, packet: "SentPacket") -> None:
+        """Take the loss of a packet."""
 
 
-class Sent:
-    """A packet in the sender's books: `size` octets of UDP payload that left at `sent_s`, with a `span` of `cargo`.
+class SentPacket:
+    """A sent packet: `size` octets of UDP payload that left at `sent_s` (seconds), with the part `span` of `cargo`.
 
-    What a span counts, the cargo knows.
+    The cargo defines what a span counts. done: it is acknowledged. lost: it was declared lost.
     """
 
     __slots__ = ("cargo", "done", "lost", "number", "sent_s", "size", "span")
@@ -51,10 +52,10 @@ class Sent:
         self.lost = False
 
 
-class Flight:
-    """What one end has in flight, and what acknowledgements make of it.
+class SentPackets:
+    """The packets that one end has sent, and what acknowledgements tell of them.
 
-    in_flight: octets sent and neither acknowledged nor taken for lost. next_number: above every packet number sent.
+    in_flight: octets sent and neither acknowledged nor declared lost. next_number: above every packet number sent.
     confirmed: the handshake is, so the probe timer runs (RFC 9002 §6.2.1). probes: packets that may leave now whatever
     the window says. last_sent_s: when the newest ack-eliciting packet leaves.
     """
@@ -70,9 +71,9 @@ class Flight:
         self.probes = 0
         self.last_sent_s = -INFINITY
         self.timeouts = self.spurious = 0
-        self._packets: dict[int, Sent] = {}  # in flight, or lost and not yet forgotten
-        self._order: deque[Sent] = deque()  # in flight; may begin with some that are not any more
-        self._lost: deque[tuple[float, Sent]] = deque()  # when it was taken for lost, and what
+        self._packets: dict[int, SentPacket] = {}  # in flight, or lost and not yet forgotten
+        self._order: deque[SentPacket] = deque()  # in flight; the first ones may be acknowledged or lost
+        self._lost: deque[tuple[float, SentPacket]] = deque()  # when it was declared lost, and the packet
         self._acked = RangeSet()
         self._largest_acked = -1
         self.latest_rtt_s = 0.0
@@ -81,14 +82,14 @@ class Flight:
         self._reordering_seen = False
         self._tolerance = 1  # RACK.reo_wnd_mult
         self._recovery_start = 0  # losses of packets below belong to the episode before
-        self._episode: set[int] = set()  # lost in the present one, and not disproved
+        self._episode: set[int] = set()  # packets lost in the present episode, without the spurious losses
         self._round_stop = 0
         self._limited_stop = 0
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def sent(self, packet: Sent) -> None:
-        """Take in an ack-eliciting packet; numbers and times of departure never decrease."""
+    def add(self, packet: SentPacket) -> None:
+        """Record an ack-eliciting packet; numbers and times of departure never decrease."""
         self._packets[packet.number] = packet
         self._order.append(packet)
         self.in_flight += packet.size
@@ -98,7 +99,7 @@ class Flight:
             self.probes -= 1
 
     def room(self, size: int, *, limits: bool) -> bool:
-        """Tell whether the window lets `size` octets leave. limits: there are some."""
+        """Tell whether the window lets `size` octets leave. limits: there is more to send."""
         if self.in_flight + size <= self.congestion.cwnd_bytes or self.probes or not self.in_flight:
             return True
         if limits:
@@ -117,12 +118,12 @@ class Flight:
         return count, first_s, last_s
 
     def begin_burst(self, now: float, burst_bytes: int, *, after_idle: str) -> None:
-        """The application offers `burst_bytes` while nothing is in flight; `after_idle` as in `restart_after_idle`."""
+        """Begin a burst of `burst_bytes` while nothing is in flight; `after_idle` as in `restart_after_idle`."""
         if self.last_sent_s > -INFINITY:
             self.congestion.restart_after_idle(now, now - self.last_sent_s, self.pto_s, policy=after_idle)
         self.congestion.on_burst(now, burst_bytes)
 
-    def oldest(self) -> Sent | None:
+    def oldest(self) -> SentPacket | None:
         """Return the packet in flight that left first."""
         order = self._order
         while order:
@@ -170,7 +171,7 @@ class Flight:
             )
         )
 
-    def _take(self, ranges: Sequence[Range], now: float) -> list[Sent]:
+    def _take(self, ranges: Sequence[Range], now: float) -> list[SentPacket]:
         """Return the packets that are acknowledged for the first time, the newest first."""
         self._forget(now)
         oldest = self.oldest()
@@ -179,7 +180,7 @@ class Flight:
             floor = min(floor, self._lost[0][1].number)
         acked, packets = self._acked, self._packets
         acked.discard_below(floor)
-        delivered: list[Sent] = []
+        delivered: list[SentPacket] = []
         late = False
         for start, stop in ranges:
             if stop <= floor:
@@ -188,7 +189,7 @@ class Flight:
                 for number in range(new_stop - 1, new_start - 1, -1):
                     packet = packets.pop(number, None)
                     if packet is None:
-                        continue  # it asked for no acknowledgement
+                        continue  # a packet that asked for no acknowledgement
                     packet.done = True
                     if packet.lost:
                         self._disprove(packet)
@@ -218,7 +219,7 @@ class Flight:
         return min(self._tolerance * self.rtt.min_rtt_s / 4, srtt_s)  # RFC 8985 §6.2 step 4
 
     def _detect(self, now: float) -> int:
-        """Take for lost what was sent long enough before something that is acknowledged; return its octets."""
+        """Declare packets lost that were sent long enough before an acknowledged one; return their octets."""
         self._loss_at = INFINITY
         largest = self._largest_acked
         packet = self.oldest()
@@ -226,7 +227,7 @@ class Flight:
             return 0
         patience_s = max(self.latest_rtt_s, self.rtt.srtt_s or INITIAL_RTT_S) + self._window_s()
         certain = -1 if self._reordering_seen else largest - PACKET_THRESHOLD
-        lost: list[Sent] = []
+        lost: list[SentPacket] = []
         while packet is not None and packet.number < largest:
             if packet.number > certain and packet.sent_s + patience_s > now:
                 self._loss_at = packet.sent_s + patience_s
@@ -237,13 +238,13 @@ class Flight:
             packet = self.oldest()
         return self._congested(lost, now) if lost else 0
 
-    def _give_up(self, packet: Sent, now: float) -> None:
+    def _give_up(self, packet: SentPacket, now: float) -> None:
         packet.lost = True
         self.in_flight -= packet.size
         self._lost.append((now, packet))
         packet.cargo.on_lost(packet)
 
-    def _congested(self, lost: Sequence[Sent], now: float) -> int:
+    def _congested(self, lost: Sequence[SentPacket], now: float) -> int:
         """Tell the controller of losses; return their octets."""
         size = sum(packet.size for packet in lost)
         newest = lost[-1]
@@ -259,10 +260,11 @@ class Flight:
             congestion.on_timeout(now, self.in_flight + size, first=True)
         return size
 
-    def _is_persistent(self, lost: Sequence[Sent]) -> bool:
-        """Tell whether nothing of three PTOs' worth of packets arrived (RFC 9002 §7.6).
+    def _is_persistent(self, lost: Sequence[SentPacket]) -> bool:
+        """Tell whether no packet sent within three PTOs arrived (RFC 9002 §7.6).
 
-        A gap in their numbers may have been acknowledged, or have asked for no acknowledgement: it ends the period.
+        A number missing in `lost` may be of a packet that was acknowledged, or asked for no acknowledgement. It ends
+        the period.
         """
         if self.rtt.srtt_s is None:
             return False
@@ -276,8 +278,8 @@ class Flight:
             previous = packet
         return False
 
-    def _disprove(self, packet: Sent) -> None:
-        """What was taken for lost has arrived after all."""
+    def _disprove(self, packet: SentPacket) -> None:
+        """Take the acknowledgement of a packet that was declared lost: the loss was spurious."""
         self.spurious += 1
         self._reordering_seen = True
         self._tolerance = min(self._tolerance + 1, 20)
@@ -292,11 +294,11 @@ class Flight:
             self._packets.pop(self._lost.popleft()[1].number, None)
 
     def declare_lost(self, now: float, *, congestion: bool = False) -> None:
-        """Take everything in flight for lost, on evidence from elsewhere, and probe.
+        """Declare all packets in flight lost, because the caller expects no acknowledgement of them, and allow a probe.
 
-        congestion: the controller is to know, as of other losses; that a path has gone dark is no sign of it.
+        congestion: tell the controller, as for other losses; a path that has gone silent is no sign of congestion.
         """
-        lost: list[Sent] = []
+        lost: list[SentPacket] = []
         while (packet := self.oldest()) is not None:
             self._order.popleft()
             lost.append(packet)
@@ -327,7 +329,7 @@ class Flight:
         return self._loss_at if self._loss_at < INFINITY else self.probe_at
 
     def on_timer(self, now: float) -> None:
-        """Do what is due: take for lost what is overdue, or let probes leave with what has waited longest."""
+        """Declare overdue packets lost, or else let probes leave with the data that has waited longest."""
         if self._loss_at <= now:
             self._detect(now)
         if self._loss_at == INFINITY and self.probe_at <= now:
@@ -336,10 +338,10 @@ class Flight:
             self.probe(now, PROBES)
 
     def probe(self, now: float, count: int = 1) -> None:
-        """Let probes leave whatever the window says, in the place of what has waited longest."""
+        """Let probes leave beyond the window; they carry the data that has waited longest."""
         self.probes = max(self.probes, count)
         for _ in range(count):
             oldest = self.oldest()
             if oldest is not None:
                 self._order.popleft()
-                self._give_up(oldest, now)  # no congestion event: that is for an acknowledgement to tell
+                self._give_up(oldest, now)  # no congestion event: only an acknowledgement shows one

@@ -1,30 +1,30 @@
-"""What has been received of a packet-number space, and when and how that is to be acknowledged (RFC 9000 §13.2)."""
+"""The packet numbers received in a packet-number space, and when and how to acknowledge them (RFC 9000 §13.2)."""
 
 from bicoastal.transports.quic.wire import encode_ack
 from bicoastal.transports.recovery.ranges import RangeSet
 from bicoastal.wan.units import INFINITY
 
 ACK_RANGES = 32
-"""The most ranges one ACK frame tells, newest first: RFC 9000 §13.2.3 leaves that to the receiver."""
+"""The most ranges in one ACK frame, the newest first. RFC 9000 §13.2.3 leaves the number to the receiver."""
 
 REMEMBERED_RANGES = 1024
-"""The most that are remembered. Beyond them the oldest numbers count as received, so a very late packet is dropped."""
+"""The most ranges that are kept. The oldest numbers beyond them count as received: a very late packet is dropped."""
 
 RANGES_BEFORE_PING = 16
-"""From so many ranges on the peer is asked for an acknowledgement, after which those below it are forgotten."""
+"""From so many ranges on, the ACK asks for an acknowledgement. The ranges it has told of are then forgotten."""
 
 QUICK_ACKS, QUICK_EVERY = 64, 2
-"""So many packets that follow a pause are acknowledged two by two: a sender that starts learns from how they spread."""
+"""So many packets after a pause are acknowledged two by two: a sender that starts measures their spread."""
 
 PAUSE_S = 0.01
 
 
-class Received:
+class ReceivedPackets:
     """The packet numbers received in 1-RTT packets, and when the next ACK is due.
 
     ack_at: when an ACK must leave (inf: none is owed). expected: one more than the largest number received.
     ack_every: so many ack-eliciting packets call for one at once; fewer wait for `ack_delay_s`. A packet out of order
-    calls for one at once too, because it may tell of a loss (§13.2.1).
+    calls for an ACK at once, because it may show a loss (§13.2.1).
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Received:
         self._ack_every = ack_every
         self._ack_delay_s = ack_delay_s
         self._numbers = RangeSet()
-        self._floor = 0  # what is below counts as received and is told no more
+        self._floor = 0  # lower numbers count as received, and no ACK tells of them
         self._largest_s = 0.0
         self._in_order = True
         self._quick = QUICK_ACKS
@@ -91,7 +91,7 @@ class Received:
     def frame(self, now: float) -> tuple[bytes, int, bool]:
         """Return the ACK frame that is due, the largest number it tells of, and whether to ask for its acknowledgement.
 
-        It tells of the highest ranges, and of those that changed since the last frame, wherever they are.
+        The frame has the highest ranges, and all ranges that changed since the last frame.
         """
         ranges = list(self._numbers)
         told = ranges[: -ACK_RANGES - 1 : -1]
@@ -104,9 +104,9 @@ class Received:
         return encode_ack(told, now - self._largest_s), self.expected - 1, len(ranges) > RANGES_BEFORE_PING
 
     def settle(self, largest: int) -> None:
-        """The peer knows what had been received up to `largest`: tell of it no more (RFC 9000 §13.2.4).
+        """Stop telling of numbers up to `largest`: the peer knows which of them arrived (RFC 9000 §13.2.4).
 
-        What is missing there is at least a round trip late, and would be dropped.
+        A packet that is missing there is at least a round trip late, and is dropped if it comes.
         """
         self._forget_below(largest)
 
