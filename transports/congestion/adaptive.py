@@ -29,6 +29,7 @@ from bicoastal.transports.congestion.modes import Action, Event, Mode, ModeMachi
 from bicoastal.transports.congestion.repair_timing import RepairTiming
 from bicoastal.transports.congestion.rounds import Rounds
 from bicoastal.transports.congestion.startup import Startup
+from bicoastal.transports.recovery.round_trips import RoundTrips
 from bicoastal.wan.units import INFINITY
 
 REPEATED_RTTS = 3  # between two losses before a rate is known: they are not due to chance
@@ -59,7 +60,7 @@ class Adaptive(CongestionControl):
         super().__init__(mss_bytes=mss_bytes, initial_window_segments=initial_window_segments)
         initial_window_bytes = self.initial_window_bytes
         self._modes = ModeMachine()
-        self._queue = QueueDelay()
+        self._queue = QueueDelay(self.rtt)
         self._rounds = Rounds()
         self._startup = startup or Startup(mss_bytes=mss_bytes)
         self._cruise = Cruise(
@@ -72,6 +73,11 @@ class Adaptive(CongestionControl):
         self._full_queue_s = 0.0  # the queueing delay at which the queue overflowed
         self._last_ack_s = -INFINITY
         self._before_silence_bps: float | None = None
+
+    def follow(self, rtt: RoundTrips) -> None:
+        """Read the round trips from `rtt` from now on."""
+        super().follow(rtt)
+        self._queue.rtt = rtt
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -104,11 +110,11 @@ class Adaptive(CongestionControl):
 
     @property
     def _srtt_s(self) -> float:
-        return self._queue.srtt_s or 0.0
+        return self.rtt.steady.srtt_s or 0.0
 
     @property
     def _min_rtt_s(self) -> float:
-        return self._queue.min_rtt_s or 0.0
+        return self.rtt.min_rtt_s or 0.0
 
     @property
     def _limits(self) -> Limits:
@@ -160,7 +166,7 @@ class Adaptive(CongestionControl):
         if action is not Action.REDUCE:
             self._proven_bps = None
             cruise.cancel_probe()
-            competition.begin(self.cwnd_bytes, cruise.rate_bps or 0.0)
+            competition.begin(self.cwnd_bytes, cruise.rate_bps or 0.0, self.rtt)
         if action is not Action.COMPETE:
             if action is Action.COMPETE_REDUCED:
                 competition.begin_reduced(again=again)
@@ -183,11 +189,11 @@ class Adaptive(CongestionControl):
         self._repairs.narrow()
         self._learn()
         self._cruise.begin_burst(burst_bytes)
-        self._queue.begin_burst()
+        self.rtt.begin_burst()
         self._before_silence_bps = None
         self._rounds.begin_burst()
         self._queue.low_s = None
-        if self.learned_rate_bps is not None and self._queue.min_rtt_s is not None:
+        if self.learned_rate_bps is not None and self.rtt.min_rtt_s is not None:
             self._take(Event.BURST, now)
 
     def _learn(self) -> None:

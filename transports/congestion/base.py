@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from bicoastal.transports.recovery.round_trips import RoundTrips
 from bicoastal.wan.units import INFINITY
 
 IDLE_SSTHRESH_SHARE = 3 / 4  # of the window, to which ssthresh is raised before an idle time (RFC 2861 §3.2)
@@ -13,7 +14,7 @@ class Ack(NamedTuple):
 
     now: seconds. acked_bytes: newly acknowledged, cumulatively. delivered_bytes: newly acknowledged or selectively
     acknowledged. lost_bytes: newly marked lost. in_flight_bytes: outstanding after this ACK (RFC 6675 pipe).
-    rtt_s: the sample of the newest packet this ACK covers, None without one.
+    rtt_s: the sample of the newest packet this ACK covers, None without one. The controller's `rtt` contains it.
     round_started: this ACK is the first to cover data sent after the previous round began (RFC 9406 §4.2 rounds).
     cwnd_limited: the window, not the application, has limited the sender. in_recovery: a loss episode is under way.
     The sender's PRR sets the window then, so the controller must not let it grow.
@@ -64,15 +65,21 @@ class CongestionControl(ABC):
     """A congestion controller. The sender reads `cwnd_bytes`, `ssthresh_bytes` and `pacing_rate_bps` after each call.
 
     mss_bytes: payload of a full segment. pacing_rate_bps: a rate of payload bits; None: only the ACK clock times the
-    packets. Times are seconds, sizes bytes.
+    packets. rtt: the connection's estimates of the round trip. The connection gives them (`follow`) and feeds them; a
+    controller has none of its own. Times are seconds, sizes bytes.
     """
 
     def __init__(self, *, mss_bytes: int, initial_window_segments: int = 10) -> None:
         self.mss_bytes = mss_bytes
+        self.rtt = RoundTrips()
         self.initial_window_bytes = initial_window_segments * mss_bytes
         self.cwnd_bytes: float = float(self.initial_window_bytes)
         self.ssthresh_bytes: float = INFINITY
         self.pacing_rate_bps: float | None = None
+
+    def follow(self, rtt: RoundTrips) -> None:
+        """Read the round trips from `rtt` from now on. The connection calls it once, before any data."""
+        self.rtt = rtt
 
     @abstractmethod
     def on_ack(self, ack: Ack) -> None:

@@ -3,6 +3,7 @@
 from bicoastal.transports.congestion.base import Ack, Limits
 from bicoastal.transports.congestion.cubic import BETA, Cubic, regrowth_s
 from bicoastal.transports.congestion.startup import CLOSE_PACE
+from bicoastal.transports.recovery.round_trips import RoundTrips
 from bicoastal.wan.units import INFINITY
 
 FREE_ROUNDS = 4  # with an empty queue, until the other senders count as gone
@@ -29,16 +30,19 @@ class Competition:
         self._mss_bytes = mss_bytes
         self._initial_window_bytes = initial_window_bytes
         self._cubic = Cubic(mss_bytes=mss_bytes, hystart=False)
+        self._begins = True  # the next acknowledgement is the first of a competition
 
     def forget(self) -> None:
         """Forget earlier overflows and rates: a pause has passed, and the other senders may have changed."""
         self._overflow_s, self.cruised_bps, self.yielded_bytes = -INFINITY, 0.0, 0.0
 
-    def begin(self, cwnd_bytes: float, learned_bps: float) -> None:
+    def begin(self, cwnd_bytes: float, learned_bps: float, rtt: RoundTrips) -> None:
         """Begin at the present window; `learned_bps` is the rate cruised at until now."""
         self.overflowed = self.contested = False
         self.cruised_bps = max(self.cruised_bps, learned_bps)
         self._cubic = Cubic(mss_bytes=self._mss_bytes, hystart=False)
+        self._cubic.follow(rtt)
+        self._begins = True
         self._cubic.cwnd_bytes = self._cubic.ssthresh_bytes = max(cwnd_bytes, float(self._initial_window_bytes))
 
     def begin_reduced(self, *, again: bool) -> None:
@@ -50,6 +54,9 @@ class Competition:
 
     def on_ack(self, ack: Ack) -> None:
         """Let CUBIC's window grow."""
+        if self._begins:
+            self._cubic.rtt.restart(ack.rtt_s)
+            self._begins = False
         self._cubic.on_ack(ack._replace(in_recovery=False))
 
     def note_congestion(self, now: float, cwnd_bytes: float, *, again: bool) -> None:

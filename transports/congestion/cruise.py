@@ -34,7 +34,7 @@ class Cruise:
         self.rate_bps = rate_bps
         self._burst = BurstRate(INFINITY)  # the packets of this burst so far left at other rates
         self._probe.gain = RateProbe.FIRST_GAIN
-        self._probe.next_s = now + PROBE_PAUSE * (self._queue.srtt_s or 0.0)
+        self._probe.next_s = now + PROBE_PAUSE * (self._queue.rtt.steady.srtt_s or 0.0)
 
     def probe_soon(self, now: float) -> None:
         """Probe at once, and for much more: the rate may be far too low."""
@@ -48,7 +48,7 @@ class Cruise:
     def judge_probe(self, point: Point) -> None:
         """Take an acknowledgement while cruising; a probe that ends with it may raise the rate."""
         if self.rate_bps is not None:
-            found_bps = self._probe.judge(point, self.rate_bps, PROBE_PAUSE * (self._queue.srtt_s or 0.0))
+            found_bps = self._probe.judge(point, self.rate_bps, PROBE_PAUSE * (self._queue.rtt.steady.srtt_s or 0.0))
             self.rate_bps = found_bps or self.rate_bps
 
     def start_probe(self, now: float, train_span_s: float) -> None:
@@ -73,11 +73,11 @@ class Cruise:
         """Lower the rate by what kept a queue through this round: acknowledgements that queued made it too high."""
         standing_s = self.own_queue.standing_s()
         if standing_s and self.rate_bps is not None:
-            self.rate_bps *= max(1 - standing_s / (self._queue.srtt_s or 0.0), DRAINED)
+            self.rate_bps *= max(1 - standing_s / (self._queue.rtt.steady.srtt_s or 0.0), DRAINED)
 
     def limits(self, now: float, limits: Limits) -> Limits:
         """Return the limits for the learned rate; unchanged while no round trip is known."""
-        base_s = self._queue.min_rtt_s
+        base_s = self._queue.rtt.min_rtt_s
         if self.rate_bps is None or base_s is None:
             return limits
         # never less than an initial window per round trip, which any connection may send at first (RFC 6928)

@@ -61,7 +61,6 @@ class Cubic(LossBased):
         self._full_alpha = 1.0 if full_alpha else self._alpha
         self._fast_convergence = fast_convergence
         self._convergence = (1 + beta) / 2
-        self._srtt_s = 0.0
         self._last_ack_s = 0.0
         # Before any congestion, 0 gives what RFC 9438 §4.10 asks for after HyStart++: a plateau at cwnd, alpha 1
         self._prior_bytes = 0.0  # cwnd_prior
@@ -72,9 +71,6 @@ class Cubic(LossBased):
 
     def on_ack(self, ack: Ack) -> None:
         """Let the window grow along the cubic, or as Reno's would where that is more."""
-        rtt_s = ack.rtt_s
-        if rtt_s is not None:
-            self._srtt_s += (rtt_s - self._srtt_s) / 8 if self._srtt_s else rtt_s  # RFC 6298 §2.3
         if not ack.cwnd_limited:
             self._epoch_s += ack.now - self._last_ack_s  # RFC 9438 §4.2: t excludes time limited by the application
         self._last_ack_s = ack.now
@@ -106,7 +102,7 @@ class Cubic(LossBased):
             self.cwnd_bytes = max(cwnd_bytes, min(self._estimate_bytes, cwnd_bytes + acked_bytes / 2))
             return
         # concave and convex regions (RFC 9438 §4.4, §4.5): towards where the cubic will be one RTT later (§4.2)
-        target_bytes = min(max(self._cubic_bytes(t_s + self._srtt_s), cwnd_bytes), 1.5 * cwnd_bytes)
+        target_bytes = min(max(self._cubic_bytes(t_s + (self.rtt.srtt_s or 0.0)), cwnd_bytes), 1.5 * cwnd_bytes)
         self.cwnd_bytes += (target_bytes - cwnd_bytes) * share
 
     def _cubic_bytes(self, t_s: float) -> float:

@@ -6,6 +6,7 @@ Rates are bit/s of payload, times seconds, sizes bytes.
 from collections import deque
 from typing import NamedTuple
 
+from bicoastal.transports.recovery.round_trips import RoundTrips
 from bicoastal.wan.units import INFINITY
 
 MIN_POINTS = 8
@@ -179,56 +180,22 @@ class FlightDispersion:
 class QueueDelay:
     """The queueing delay on a path: by how much round trips exceed the least one of the latest bursts.
 
-    srtt_s and rttvar_s follow RFC 6298, but from the lesser of each two successive samples. The receiver may delay the
-    acknowledgement of a burst's last segment, and that sample shows nothing of the path. min_rtt_s: the least round
-    trip of this burst and the last few. now_s: the queueing delay of the latest acknowledgements. low_s: the least
+    rtt: the connection's round trips. now_s: the queueing delay of the latest acknowledgements. low_s: the least
     queueing delay of this round (None before its first sample).
     """
 
-    __slots__ = (
-        "_burst_min_s",
-        "_latest_s",
-        "_old_minima_s",
-        "_previous_s",
-        "low_s",
-        "min_rtt_s",
-        "now_s",
-        "rttvar_s",
-        "srtt_s",
-    )
+    __slots__ = ("_latest_s", "low_s", "now_s", "rtt")
 
-    def __init__(self) -> None:
-        self.srtt_s: float | None = None
-        self.rttvar_s = 0.0
-        self.min_rtt_s: float | None = None
+    def __init__(self, rtt: RoundTrips) -> None:
+        self.rtt = rtt
         self.now_s = 0.0
         self.low_s: float | None = None
-        self._burst_min_s: float | None = None
-        self._old_minima_s: deque[float] = deque(maxlen=4)
         self._latest_s: deque[float] = deque(maxlen=4)
-        self._previous_s = INFINITY
-
-    def begin_burst(self) -> None:
-        """Drop the least round trip of some bursts ago: the path may have become longer."""
-        if self._burst_min_s is not None:
-            self._old_minima_s.append(self._burst_min_s)
-            self.min_rtt_s = min(self._old_minima_s)
-            self._burst_min_s = None
 
     def add(self, rtt_s: float) -> None:
-        """Take a round-trip sample."""
-        shared_s, self._previous_s = min(rtt_s, self._previous_s), rtt_s  # without a delay that only this sample shows
-        if self.srtt_s is None:
-            self.srtt_s, self.rttvar_s = shared_s, shared_s / 2
-        else:  # RFC 6298 §2.3
-            self.rttvar_s += (abs(self.srtt_s - shared_s) - self.rttvar_s) / 4
-            self.srtt_s += (shared_s - self.srtt_s) / 8
-        if self._burst_min_s is None or rtt_s < self._burst_min_s:
-            self._burst_min_s = rtt_s
-        if self.min_rtt_s is None or rtt_s < self.min_rtt_s:
-            self.min_rtt_s = rtt_s
+        """Take a round-trip sample that `rtt` contains already."""
         # an acknowledgement that the receiver delayed looks like a queue: only a delay of several samples counts
-        self._latest_s.append(rtt_s - self.min_rtt_s)
+        self._latest_s.append(rtt_s - (self.rtt.min_rtt_s or 0.0))
         self.now_s = min(self._latest_s)
         if self.low_s is None or self.now_s < self.low_s:
             self.low_s = self.now_s

@@ -26,7 +26,7 @@ class OwnQueue:
     @property
     def probe_s(self) -> float:
         """The delay that a probe for more rate may add."""
-        return min(PROBE_QUEUE_S, (self._queue.min_rtt_s or 0.0) * PROBE_QUEUE_RTTS)
+        return min(PROBE_QUEUE_S, (self._queue.rtt.min_rtt_s or 0.0) * PROBE_QUEUE_RTTS)
 
     def probe_length_s(self, rate_bps: float | None, gain: float) -> float:
         """Return how long a probe at 1 + gain times a rate has to be, so that the additional packets show."""
@@ -36,11 +36,11 @@ class OwnQueue:
     @property
     def most_s(self) -> float:
         """The delay that the headroom and a probe cause together."""
-        return self._headroom * (self._queue.min_rtt_s or 0.0) + self.probe_s
+        return self._headroom * (self._queue.rtt.min_rtt_s or 0.0) + self.probe_s
 
     def window_bytes(self, rate_bps: float) -> float:
         """Return the window for a rate: a BDP, the headroom (or the RTT's variation if that is more), and a probe."""
-        base_s, rttvar_s = self._queue.min_rtt_s or 0.0, self._queue.rttvar_s
+        base_s, rttvar_s = self._queue.rtt.min_rtt_s or 0.0, self._queue.rtt.steady.rttvar_s
         varying_s = 2 * rttvar_s if rttvar_s < base_s / 8 else 0.0
         little_s = max(self._headroom * base_s, varying_s) + self.probe_s
         return rate_bps * (base_s + little_s) / 8 + SPARE_SEGMENTS * self._mss_bytes
@@ -51,12 +51,12 @@ class OwnQueue:
 
     def filled_s(self, rate_bps: float | None) -> float:
         """Return the delay that the window beyond the BDP causes, plus the variation of round trips."""
-        return self.most_s + self.spare_s(rate_bps) + 2 * self._queue.rttvar_s
+        return self.most_s + self.spare_s(rate_bps) + 2 * self._queue.rtt.steady.rttvar_s
 
     def standing_s(self) -> float:
         """Return by how much the queueing delay exceeded this sender's own through all of this round; 0: it did not."""
         low_s = self._queue.low_s
-        return max(low_s - self.most_s - 2 * self._queue.rttvar_s, 0.0) if low_s is not None else 0.0
+        return max(low_s - self.most_s - 2 * self._queue.rtt.steady.rttvar_s, 0.0) if low_s is not None else 0.0
 
     def is_exceeded(self) -> bool:
         """Tell whether the delay has been twice what the headroom and a probe cause: the rate may be too high."""

@@ -45,10 +45,11 @@ class RepairTiming:
         competing: bursts of other senders may fill the queue at any time, so the margin is an SRTT at least, which
         gives RFC 8985's 2 SRTT. None: no round trip is known, or only those of startup.
         """
-        srtt_s = queue.srtt_s
+        srtt_s = queue.rtt.steady.srtt_s
         if srtt_s is None or self._newest_s < self._valid_from_s:
             return None
-        little_s = max(4 * queue.rttvar_s, srtt_s * VARIATION_RTTS, own_queue.spare_s(rate_bps)) + own_queue.most_s
+        variation_s = max(4 * queue.rtt.steady.rttvar_s, srtt_s * VARIATION_RTTS)
+        little_s = max(variation_s, own_queue.spare_s(rate_bps)) + own_queue.most_s
         if competing:
             little_s = max(little_s, srtt_s)
         return RepairTimeout(srtt_s, self._margin * little_s)

@@ -270,7 +270,7 @@ class BulkConnection:
         if keys is None:
             self.sent.peer_ack_delay_s = self._recovery.max_ack_delay
             if self._recovery.handshake_rtt_s is not None:
-                self.sent.rtt.sample(self._recovery.handshake_rtt_s, now)
+                self.sent.rtt.sample(self._recovery.handshake_rtt_s, now, handshake=True)
             self._keys = Protection(pair.recv), Protection(pair.send)
         elif keys[0].secret != pair.recv.secret:
             self._old_keys = keys[0]

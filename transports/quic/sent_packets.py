@@ -63,6 +63,7 @@ class SentPackets:
     def __init__(self, *, congestion: CongestionControl, rtt: RttEstimator, peer_ack_delay_s: float = 0.025) -> None:
         self.congestion = congestion
         self.rtt = rtt
+        congestion.follow(rtt.data)
         self.peer_ack_delay_s = peer_ack_delay_s
         self.in_flight = 0
         self.next_number = 0
@@ -145,9 +146,8 @@ class SentPackets:
         if not delivered:
             return
         newest = delivered[0]
-        rtt_s = None
         if newest.number == largest and now > newest.sent_s:
-            rtt_s = self._sample(now - newest.sent_s, delay_s, now)
+            self._sample(now - newest.sent_s, delay_s, now)
         self._largest_acked = max(self._largest_acked, largest)
         size = sum(packet.size for packet in delivered)
         lost_bytes = self._detect(now)
@@ -163,7 +163,7 @@ class SentPackets:
                 delivered_bytes=size,
                 lost_bytes=lost_bytes,
                 in_flight_bytes=self.in_flight,
-                rtt_s=rtt_s,
+                rtt_s=self.rtt.publish(),
                 round_started=round_started,
                 cwnd_limited=newest.number < self._limited_stop,
                 in_recovery=newest.number < self._recovery_start,  # RFC 9002 §7.3.2: no growth for what was sent before
@@ -202,13 +202,12 @@ class SentPackets:
             self._reordering_seen = True
         return delivered
 
-    def _sample(self, rtt_s: float, delay_s: float, now: float) -> float:
+    def _sample(self, rtt_s: float, delay_s: float, now: float) -> None:
         delay_s = min(delay_s, self.peer_ack_delay_s)
         if rtt_s - delay_s >= self.rtt.min_rtt_s:  # RFC 9002 §5.3
             rtt_s -= delay_s
         self.latest_rtt_s = rtt_s
         self.rtt.sample(rtt_s, now)
-        return rtt_s
 
     # -- loss ----------------------------------------------------------------------------------------------------------
 

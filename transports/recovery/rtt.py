@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Literal
 
+from bicoastal.transports.recovery.round_trips import RoundTrips, SmoothedRtt
 from bicoastal.wan.checks import FieldError
 from bicoastal.wan.units import INFINITY
 
@@ -14,8 +15,10 @@ GRANULARITY_S = 0.001  # G of RFC 6298 §2: the resolution of the timers that ke
 _BUCKETS = 64
 
 
-class RttEstimator:
+class RttEstimator(SmoothedRtt):
     """Smoothed RTT, its variation, its minimum over a sliding window, and the RTO that follows from them.
+
+    It is the one owner of a connection's samples. `data` has the estimates for congestion control; `publish` feeds it.
 
     min_rto_s: the least RTO, in the sense of `floor`. "variance": the variance term is at least min_rto_s, so
     RTO >= SRTT + min_rto_s. Linux does that with its tcp_rto_min of 200 ms. "total": the whole RTO is at least
@@ -37,11 +40,11 @@ class RttEstimator:
         "_initial_rto_s",
         "_minima",
         "_total_floor_s",
+        "_unpublished_s",
         "_variance_floor_s",
+        "data",
         "min_rto_s",
         "min_rtt_s",
-        "rttvar_s",
-        "srtt_s",
     )
 
     def __init__(
@@ -57,9 +60,9 @@ class RttEstimator:
             raise FieldError("floor", f"{floor!r} is neither 'variance' nor 'total'")
         if not 0 < min_window_s < INFINITY:
             raise FieldError("min_window_s", f"{min_window_s} is not positive and finite")
+        super().__init__()
+        self.data = RoundTrips()
         self.min_rto_s = min_rto_s
-        self.srtt_s: float | None = None
-        self.rttvar_s = 0.0
         self.min_rtt_s = INFINITY
         self._variance_floor_s = max(min_rto_s, GRANULARITY_S) if floor == "variance" else GRANULARITY_S
         self._total_floor_s = min_rto_s if floor == "total" else 0.0
@@ -69,23 +72,33 @@ class RttEstimator:
         self._bucket_s = min_window_s / _BUCKETS
         self._bucket_stop_s = -INFINITY
         self._bucket_min_s = INFINITY
+        self._unpublished_s: float | None = None  # the latest sample of data, until `publish`
 
-    def sample(self, rtt_s: float, now: float) -> None:
-        """Take a sample, never of a segment sent twice (Karn's rule, RFC 6298 §3). A sample ends any back-off (§5)."""
+    def sample(self, rtt_s: float, now: float, *, handshake: bool = False) -> None:
+        """Take a sample, never of a segment sent twice (Karn's rule, RFC 6298 §3). A sample ends any back-off (§5).
+
+        handshake: no data was acknowledged, so congestion control does not see the sample.
+        """
         self._backoff = 1
-        srtt_s = self.srtt_s
-        if srtt_s is None:  # RFC 6298 §2.2
-            self.srtt_s = rtt_s
-            self.rttvar_s = rtt_s / 2
-        else:  # RFC 6298 §2.3, beta 1/4 and alpha 1/8: the variation first, with the old mean
-            error_s = rtt_s - srtt_s
-            self.rttvar_s += ((error_s if error_s > 0 else -error_s) - self.rttvar_s) * 0.25
-            self.srtt_s = srtt_s + error_s * 0.125
+        if not handshake:
+            self._unpublished_s = rtt_s
+        self.add(rtt_s)
         if now >= self._bucket_stop_s:
             self._begin_bucket(now)
         if rtt_s < self._bucket_min_s:
             self._bucket_min_s = rtt_s
             self.min_rtt_s = min(self.min_rtt_s, rtt_s)
+
+    def publish(self) -> float | None:
+        """Add the sample taken since the last call to `data`, and return it; None: there was none.
+
+        Call it when the congestion controller is told of an acknowledgement. It has judged the losses which the same
+        acknowledgement showed by the estimates before.
+        """
+        rtt_s, self._unpublished_s = self._unpublished_s, None
+        if rtt_s is not None:
+            self.data.add(rtt_s)
+        return rtt_s
 
     def handshake_lost(self) -> None:
         """Set the RTO to 3 s until there is a sample: a SYN was not answered (RFC 6298 §5.7)."""

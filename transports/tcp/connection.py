@@ -303,7 +303,7 @@ class TcpEndpoint(Endpoint):
         self._syn.stop()
         rtt_s = self._syn.rtt_s(now)
         if rtt_s is not None:
-            self._rtt.sample(rtt_s, now)
+            self._rtt.sample(rtt_s, now, handshake=True)
         elif self._syn.lost:
             self._rtt.handshake_lost()
             self.sender.begin_with_one_segment()

@@ -51,6 +51,7 @@ class Sender:
         self.mss_bytes = mss_bytes
         self.congestion = congestion
         self.rtt = rtt
+        congestion.follow(rtt.data)
         self.board = Scoreboard()
         self.next_offset = self.end = self.window_edge = 0
         self.repairs = self.probes = self.timeouts = self.spurious = 0
@@ -140,12 +141,11 @@ class Sender:
             # no echo: a SACKed segment's timestamp is not echoed before the hole is filled (RFC 7323 §4.3)
             newest = self._take_delivered(board.select(blocks, self.next_offset), now, None, -1, newest)
         delivered = board.delivered_bytes - before
-        rtt_s = newest_sent_s = None
+        newest_sent_s = None
         if newest is not None:
             newest_sent_s = newest.sent_s
             if newest.transmissions == 1:
-                rtt_s = now - newest.sent_s
-                self.rtt.sample(rtt_s, now)
+                self.rtt.sample(now - newest.sent_s, now)
             self._timers.answered(now)
         watched = board.sacked_segments or episode.active or self._rack.deadline < INFINITY
         lost = self._detect(now, delivered) if watched else 0
@@ -167,7 +167,7 @@ class Sender:
                 delivered,
                 lost,
                 board.in_flight,
-                rtt_s,
+                self.rtt.publish(),
                 round_started,
                 ack <= self._limited_stop,
                 episode.active and not episode.timed_out,

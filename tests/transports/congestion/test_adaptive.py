@@ -9,6 +9,7 @@ import pytest
 from bicoastal.transports.congestion.adaptive import Adaptive
 from bicoastal.transports.congestion.base import Ack
 from bicoastal.transports.congestion.modes import Mode
+from helpers.told_of_acks import tell
 
 MSS = 8948
 WIRE = 9000 / 8948  # bytes on the wire per byte of payload
@@ -99,7 +100,8 @@ class Bottleneck:
                 new_round = acked >= round_stop
                 if new_round:
                     round_stop = places
-                congestion.on_ack(
+                tell(
+                    congestion,
                     Ack(
                         now=self.now,
                         acked_bytes=MSS,
@@ -111,7 +113,7 @@ class Bottleneck:
                         cwnd_limited=limited or congestion.mode is Mode.STARTUP,
                         in_recovery=False,
                         newest_sent_s=sent_s,
-                    )
+                    ),
                 )
             if found:
                 congestion.on_loss(self.now, found * MSS, in_flight * MSS, self.now - self.rtt_s)
@@ -335,7 +337,7 @@ def test_after_a_timeout_it_sends_one_segment_and_then_at_half_the_learned_rate(
     assert congestion.cwnd_bytes == MSS
     path.now += 2
     now = path.now
-    congestion.on_ack(Ack(now, MSS, MSS, 0, 0, RTT_S, True, True, False, now - RTT_S))
+    tell(congestion, Ack(now, MSS, MSS, 0, 0, RTT_S, True, True, False, now - RTT_S))
     assert congestion.learned_rate_bps == pytest.approx(rate_bps / 2, rel=0.05)
     assert congestion.cwnd_bytes < 0.85 * BDP
     assert path.burst(congestion, SEGMENTS) < 2.2 * path.bound_s(SEGMENTS)
@@ -348,7 +350,7 @@ def test_a_spurious_timeout_costs_no_rate() -> None:
     rate_bps = congestion.learned_rate_bps
     congestion.on_timeout(path.now, BDP, first=True)
     now = path.now + 0.5
-    congestion.on_ack(Ack(now, MSS, MSS, 0, 0, RTT_S, True, True, False, now - RTT_S))
+    tell(congestion, Ack(now, MSS, MSS, 0, 0, RTT_S, True, True, False, now - RTT_S))
     congestion.undo()
     assert congestion.learned_rate_bps == rate_bps
 

@@ -6,6 +6,7 @@ import pytest
 
 from bicoastal.transports.congestion.base import Ack
 from bicoastal.transports.congestion.cubic import Cubic
+from helpers.told_of_acks import tell
 
 MSS = 1000
 RTT_S = 0.1
@@ -13,7 +14,7 @@ RTT_S = 0.1
 
 def acknowledge(congestion: Cubic, segments: float, now: float, *, limited: bool = True, rtt_s: float = RTT_S) -> None:
     size, flight = int(segments * MSS), int(congestion.cwnd_bytes)
-    congestion.on_ack(Ack(now, size, size, 0, flight, rtt_s, False, limited, False))
+    tell(congestion, Ack(now, size, size, 0, flight, rtt_s, False, limited, False))
 
 
 def run(congestion: Cubic, begin_s: float, until_s: float, *, rtt_s: float = RTT_S, acks_per_rtt: int = 50) -> float:
@@ -218,7 +219,7 @@ def hystart_round(congestion: Cubic, now: float, rtt_s: float) -> None:
     acks = int(congestion.cwnd_bytes / MSS) // 2
     for number in range(acks):
         flight = int(congestion.cwnd_bytes)
-        congestion.on_ack(Ack(now, 2 * MSS, 2 * MSS, 0, flight, rtt_s, number == 0, True, False))
+        tell(congestion, Ack(now, 2 * MSS, 2 * MSS, 0, flight, rtt_s, number == 0, True, False))
 
 
 def test_hystart_ends_slow_start_without_loss_and_the_stage_begins_on_a_plateau() -> None:
@@ -281,3 +282,14 @@ def test_undoing_a_spurious_loss_gives_slow_start_back_to_hystart() -> None:
 def test_impossible_constants_are_refused_by_name(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Cubic(mss_bytes=MSS, **arguments)  # type: ignore[arg-type]
+
+
+def test_the_prediction_uses_the_connections_round_trip_and_no_estimate_of_its_own() -> None:
+    windows = []
+    for owners_rtt_s in (0.01, 1.0):
+        congestion = settled(1000)
+        congestion.rtt.add(owners_rtt_s)
+        for n in range(20):  # the same acknowledgements in both cases
+            congestion.on_ack(Ack(0.1 + 0.01 * n, 20 * MSS, 20 * MSS, 0, 700 * MSS, RTT_S, False, True, False))
+        windows.append(congestion.cwnd_bytes)
+    assert windows[0] < windows[1]

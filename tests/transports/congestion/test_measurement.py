@@ -11,6 +11,7 @@ from bicoastal.transports.congestion.measurement import (
     RateProbe,
     rate_between,
 )
+from bicoastal.transports.recovery.round_trips import RoundTrips
 
 MSS = 1000
 GAP_S = 0.001  # one segment per millisecond: 8 Mbit/s
@@ -81,25 +82,16 @@ def test_a_short_flight_does_not_count_after_a_long_one() -> None:
 
 
 def test_one_delayed_acknowledgement_is_not_a_queue_but_several_late_ones_are() -> None:
-    queue = QueueDelay()
+    queue = QueueDelay(RoundTrips())
     for rtt_s in (0.060, 0.060, 0.100, 0.060, 0.060):
+        queue.rtt.add(rtt_s)
         queue.add(rtt_s)
     assert queue.now_s == 0.0
     for _ in range(4):
+        queue.rtt.add(0.075)
         queue.add(0.075)
     assert queue.now_s == pytest.approx(0.015)
     assert queue.low_s == 0.0
-
-
-def test_the_least_round_trip_is_forgotten_after_four_bursts_on_a_longer_path() -> None:
-    queue = QueueDelay()
-    queue.add(0.060)
-    for _ in range(4):
-        queue.begin_burst()
-        queue.add(0.090)
-    assert queue.min_rtt_s == 0.060
-    queue.begin_burst()
-    assert queue.min_rtt_s == pytest.approx(0.090)
 
 
 def probe_of(found_share: float) -> tuple[RateProbe, float | None]:
@@ -124,20 +116,6 @@ def test_a_probe_takes_what_it_found_and_doubles_only_while_all_of_it_arrives(
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-3))
     assert probe.gain == pytest.approx(gain)
     assert not probe.running(0.01)
-
-
-def test_a_single_long_round_trip_does_not_change_the_estimate() -> None:
-    """As when the receiver delays the acknowledgement of each burst's last segment."""
-    queue = QueueDelay()
-    for _ in range(10):
-        for _ in range(8):
-            queue.add(0.06)
-        queue.add(0.1)
-    assert queue.srtt_s == pytest.approx(0.06)
-    assert queue.rttvar_s < 0.001
-    for _ in range(20):  # but a queue that grows shows in all of them
-        queue.add(0.1)
-    assert queue.srtt_s == pytest.approx(0.1, rel=0.05)
 
 
 def burst_rate(*, arrive_s: float, leave_s: float, late_s: dict[int, float], segments: int = 32) -> float | None:

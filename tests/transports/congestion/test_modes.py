@@ -18,6 +18,7 @@ from bicoastal.transports.congestion.modes import (
     ModeMachine,
 )
 from bicoastal.transports.quic.congestion import QuicAdaptive
+from helpers.told_of_acks import tell
 
 MSS = 8948
 RTT_S = 0.060
@@ -37,7 +38,7 @@ class Driver:
         """Acknowledge segments one segment time after the acknowledgement before."""
         self.now += SEGMENT_S
         rtt_s, size = RTT_S + queue_s, segments * MSS
-        self.congestion.on_ack(Ack(self.now, size, size, 0, 0, rtt_s, first, True, False, self.now - rtt_s))
+        tell(self.congestion, Ack(self.now, size, size, 0, 0, rtt_s, first, True, False, self.now - rtt_s))
 
     def round(self, *, queue_s: float = 0.0, segments: int = 20) -> None:
         """Acknowledge a round trip's segments."""
@@ -62,7 +63,7 @@ class Driver:
         self.now = RTT_S
         for n in range(10):
             self.now += SEGMENT_S
-            self.congestion.on_ack(Ack(self.now, MSS, MSS, 0, 0, RTT_S, n == 0, False, False, 0.0))
+            tell(self.congestion, Ack(self.now, MSS, MSS, 0, 0, RTT_S, n == 0, False, False, 0.0))
 
 
 def startup() -> Driver:
@@ -149,7 +150,7 @@ def find_more_beside_a_queue(driver: Driver) -> None:
     assert rate_bps is not None
     for n in range(200):
         sent_s = begun_s + n * 8 * MSS / (1.05 * rate_bps)
-        driver.congestion.on_ack(Ack(sent_s + 1.5 * RTT_S, MSS, MSS, 0, 0, 1.5 * RTT_S, False, True, False, sent_s))
+        tell(driver.congestion, Ack(sent_s + 1.5 * RTT_S, MSS, MSS, 0, 0, 1.5 * RTT_S, False, True, False, sent_s))
 
 
 WAYS: dict[tuple[Mode, Event], tuple[Callable[[], Driver], Callable[[Driver], None]]] = {

@@ -4,6 +4,7 @@ import pytest
 
 from bicoastal.transports.congestion.measurement import QueueDelay
 from bicoastal.transports.congestion.own_queue import OwnQueue
+from bicoastal.transports.recovery.round_trips import RoundTrips
 
 MSS = 9000
 FAST_BPS = 5e9
@@ -12,11 +13,13 @@ SEGMENT_S = 8 * MSS / FAST_BPS  # 14 µs
 
 def standing(least_s: float, then_s: float | None = None) -> OwnQueue:
     """Return what is made of the least round trip, and of a round in which all of them took as long as the other."""
-    queue = QueueDelay()
+    queue = QueueDelay(RoundTrips())
     for rtt_s in [least_s] if then_s is None else [least_s, *[then_s] * 60]:
+        queue.rtt.add(rtt_s)
         queue.add(rtt_s)
     queue.low_s = None
     if then_s is not None:
+        queue.rtt.add(then_s)
         queue.add(then_s)
     return OwnQueue(headroom=0.02, mss_bytes=MSS, queue=queue)
 

@@ -14,6 +14,7 @@ import pytest
 from bicoastal.transports.congestion.base import Ack, CongestionControl
 from bicoastal.transports.congestion.cubic import Cubic
 from bicoastal.transports.congestion.reno import Reno
+from helpers.told_of_acks import tell
 
 MSS = 1000
 RTT_S = 0.1
@@ -37,7 +38,7 @@ def average_window(
             flight = int(congestion.cwnd_bytes)
             now += rtt_s * segments * MSS / congestion.cwnd_bytes
             size = segments * MSS
-            congestion.on_ack(Ack(now, size, size, 0, flight, rtt_s, False, True, False))
+            tell(congestion, Ack(now, size, size, 0, flight, rtt_s, False, True, False))
         congestion.on_congestion(now, int(congestion.cwnd_bytes))
         congestion.on_recovery_end(now)
     return total * rtt_s / (now - begin_s)

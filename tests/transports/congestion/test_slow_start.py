@@ -9,6 +9,7 @@ from bicoastal.transports.congestion.base import Ack
 from bicoastal.transports.congestion.cubic import Cubic
 from bicoastal.transports.congestion.loss_based import LossBased
 from bicoastal.transports.congestion.reno import Reno
+from helpers.told_of_acks import tell
 
 MSS = 1000
 RTT_S = 0.1
@@ -41,7 +42,7 @@ def acknowledge(
     size = int(segments * MSS)
     delivered_bytes = size if delivered is None else int(delivered * MSS)
     flight = int(congestion.cwnd_bytes)
-    congestion.on_ack(Ack(now, size, delivered_bytes, 0, flight, rtt_s, round_started, limited, in_recovery))
+    tell(congestion, Ack(now, size, delivered_bytes, 0, flight, rtt_s, round_started, limited, in_recovery))
 
 
 def windows(congestion: LossBased, rounds: int, segments_per_ack: int) -> list[float]:
