@@ -86,7 +86,7 @@ class PathSet:
         That is when every path is open or has failed, or when one that is open has waited long enough for the others.
         Paths that are ready by then are still waited for until they are measured.
         """
-        if self.begun or not any(health.open for health in self.healths):
+        if self.begun:
             return False
         if not all(health.open or health.failed for health in self.healths):
             if now < self._waits_until_s:
@@ -96,6 +96,10 @@ class PathSet:
             if until_s > now:
                 self._waits_until_s = until_s
                 return False
+        if not any(health.open for health in self.healths):
+            if now >= self._waits_until_s:
+                self._waits_until_s = INFINITY  # until the next path is ready
+            return False
         self.begun = True
         return True
 
