@@ -1,6 +1,6 @@
 """The changes of a link during a run: capacity steps, outages and recorded capacity traces.
 
-A capacity trace is a recording of a link's rate over time, from a file.
+A capacity trace is the recorded rate of a link over time, read from a file.
 
 Two formats are read. Mahimahi's (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015)
 has one line for each opportunity to deliver 1504 bytes: the whole millisecond of the opportunity. At its end, the
