@@ -11,7 +11,6 @@ from bicoastal.public import exported_by
 if TYPE_CHECKING:  # as in `bicoastal` itself
     from bicoastal.experiments.scenario.workload import JobPlan as JobPlan
     from bicoastal.wan.allreduce import AllReduceSpec as AllReduceSpec
-    from bicoastal.wan.capacity_trace import CapacityTrace as CapacityTrace
     from bicoastal.wan.loss import Bernoulli as Bernoulli
     from bicoastal.wan.loss import Combined as Combined
     from bicoastal.wan.loss import GilbertElliott as GilbertElliott
@@ -21,6 +20,7 @@ if TYPE_CHECKING:  # as in `bicoastal` itself
     from bicoastal.wan.loss import TailOfBurst as TailOfBurst
     from bicoastal.wan.recorded_loss import Listed as Listed
     from bicoastal.wan.recorded_loss import Trace as Trace
+    from bicoastal.wan.schedule import CapacityTrace as CapacityTrace
     from bicoastal.wan.schedule import Outage as Outage
     from bicoastal.wan.schedule import RateStep as RateStep
     from bicoastal.wan.topology import LinkSpec as LinkSpec

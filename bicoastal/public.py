@@ -69,7 +69,7 @@ PUBLIC: Mapping[str, Mapping[str, str]] = {
         "Listed": "wan.recorded_loss",
         "Trace": "wan.recorded_loss",
         "Outage": "wan.schedule",
-        "CapacityTrace": "wan.capacity_trace",
+        "CapacityTrace": "wan.schedule",
         "RateStep": "wan.schedule",
         "JobPlan": "experiments.scenario.workload",
         "AllReduceSpec": "wan.allreduce",

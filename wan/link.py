@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.loss import Bernoulli, Packet
 from bicoastal.wan.randomness import Rng
-from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.schedule import CapacityTrace, Outage, RateStep
 from bicoastal.wan.topology import LinkSpec
 from bicoastal.wan.units import INFINITY
 

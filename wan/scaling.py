@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from math import prod, sqrt
 
 from bicoastal.wan.allreduce import AllReduceSpec
-from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.checks import check_positive
-from bicoastal.wan.schedule import LinkEvent, RateStep
+from bicoastal.wan.schedule import CapacityTrace, LinkEvent, RateStep
 from bicoastal.wan.topology import LinkSpec, Topology
 from bicoastal.wan.units import INFINITY
 

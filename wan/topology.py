@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.checks import (
     FieldError,
     check_name,
@@ -15,7 +14,7 @@ from bicoastal.wan.checks import (
     quoted,
 )
 from bicoastal.wan.loss import LossSpec, NoLoss
-from bicoastal.wan.schedule import LinkEvent, RateStep, check_events
+from bicoastal.wan.schedule import CapacityTrace, LinkEvent, RateStep, check_events
 from bicoastal.wan.units import INFINITY
 
 MIN_MTU_BYTES = 576  # every host must accept packets of this size: RFC 791 §3.1

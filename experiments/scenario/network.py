@@ -15,11 +15,10 @@ from bicoastal.experiments.scenario.tables import (
     shown,
 )
 from bicoastal.experiments.scenario.tunnel_search import find_paths
-from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.checks import FieldError
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
-from bicoastal.wan.schedule import LinkEvent, Outage, RateStep
+from bicoastal.wan.schedule import CapacityTrace, LinkEvent, Outage, RateStep
 from bicoastal.wan.topology import LinkSpec, Path, Site, Topology
 from bicoastal.wan.units import parse_size
 

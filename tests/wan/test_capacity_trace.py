@@ -2,9 +2,9 @@
 
 import pytest
 
-from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.checks import FieldError
 from bicoastal.wan.scaling import scaled_topology
+from bicoastal.wan.schedule import CapacityTrace
 from helpers.small_runs import plane, planes
 
 

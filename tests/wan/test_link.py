@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bicoastal.transports.base import Datagram
-from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.link import Arrival, Link
 from bicoastal.wan.loss import Bernoulli, Combined, NoLoss, Periodic
 from bicoastal.wan.recorded_loss import Listed
-from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.schedule import CapacityTrace, Outage, RateStep
 from bicoastal.wan.topology import LinkSpec
 
 RATE_BPS = 8e6  # one byte per microsecond

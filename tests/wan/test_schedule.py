@@ -1,7 +1,6 @@
 import pytest
 
-from bicoastal.wan.capacity_trace import CapacityTrace
-from bicoastal.wan.schedule import LinkEvent, Outage, RateStep, check_events
+from bicoastal.wan.schedule import CapacityTrace, LinkEvent, Outage, RateStep, check_events
 
 
 def test_outages_with_one_anchor_may_touch_but_not_overlap() -> None:

@@ -11,10 +11,9 @@ from bicoastal.emulation.base import BackgroundSpec, JobSpec, RunSpec, Transport
 from bicoastal.emulation.processes.wire_format import WireFormatError
 from bicoastal.experiments.runs.specifications import compared_job, decode_specification, encode_specification
 from bicoastal.wan.allreduce import AllReduceSpec
-from bicoastal.wan.capacity_trace import CapacityTrace
 from bicoastal.wan.loss import Bernoulli, Combined, GilbertElliott, LossSpec, NoLoss, Periodic, TailOfBurst
 from bicoastal.wan.recorded_loss import Listed, Trace
-from bicoastal.wan.schedule import Outage, RateStep
+from bicoastal.wan.schedule import CapacityTrace, Outage, RateStep
 from bicoastal.wan.topology import LinkSpec
 from helpers.small_runs import plane, planes
 

@@ -14,7 +14,7 @@ from bicoastal.experiments import cli
 from bicoastal.experiments.runs.setups import setup_key
 from bicoastal.experiments.scenario.scenario import Scenario, ScenarioError, load_scenario
 from bicoastal.transports.registry import Registry
-from bicoastal.wan.capacity_trace import CapacityTrace
+from bicoastal.wan.schedule import CapacityTrace
 from bicoastal.wan.topology import LinkSpec
 
 TEXT = """
