@@ -71,7 +71,7 @@ def test_each_end_of_each_flow_draws_from_a_stream_of_its_own_keyed_by_seed_and_
     drawn: dict[tuple[str, str], int] = {}
 
     def make(context: EndpointContext) -> Endpoint:
-        drawn[context.flow, context.role] = context.rng.getrandbits(64)
+        drawn[str(context.flow), context.role] = context.rng.getrandbits(64)
         return ArqEndpoint(context)
 
     simulate(run_spec(planes(plane()), job("toy")), toy(make))

@@ -107,7 +107,10 @@ BAD = {
         f"argument --iterations: invalid int value: '{'x' * 58}…",
     ),
     "scenario without a name": ([""], "there is no scenario ''; there are backbone, coast-to-coast"),
-    "scenario with a very long name": (["x" * 5000], f"there is no scenario '{'x' * 58}…; there are backbone, coast-to-coast"),
+    "scenario with a very long name": (
+        ["x" * 5000],
+        f"there is no scenario '{'x' * 58}…; there are backbone, coast-to-coast",
+    ),
     "directory without a name": (["--out", ""], "argument --out: '' names no directory"),
     "negative seed": (["--seed", "-1"], f"--seed: -1 is not between 0 and {2**62}"),
     "no seeds": (["--seeds", "0"], "--seeds: 0 is not between 1 and 100000"),
