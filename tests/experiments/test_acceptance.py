@@ -194,7 +194,7 @@ def test_long_flows_through_a_shallow_queue_each_get_their_share(other: str) -> 
             assert spec.make_endpoint is not None
             endpoint = spec.make_endpoint(context)
             if context.role == "client":
-                senders[context.flow] = endpoint
+                senders[str(context.flow)] = endpoint
             return endpoint
 
         return replace(spec, name=f"watched-{name}", make_endpoint=make_endpoint)
