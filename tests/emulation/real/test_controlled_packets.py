@@ -69,7 +69,7 @@ def kill_service(mark: str, told: list[float]) -> None:
         for pid in ours(mark):
             try:
                 argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if argv[1:3] != [b"-m", b"bicoastal.emulation.service.program"]:
+                if argv[1:4] != [b"-P", b"-m", b"bicoastal.emulation.service.program"]:
                     continue
                 sockets = [one for one in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(one).startswith("socket:")]
             except (FileNotFoundError, ProcessLookupError):

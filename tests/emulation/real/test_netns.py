@@ -181,7 +181,7 @@ def kill_when_running(mark: str, module: str, number: int) -> threading.Thread:
                     argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 except (FileNotFoundError, ProcessLookupError):
                     continue
-                if argv[1:3] == [b"-m", module.encode()]:
+                if argv[1:4] == [b"-P", b"-m", module.encode()]:
                     time.sleep(1.5)
                     os.kill(pid, number)
                     return
